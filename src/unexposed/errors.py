@@ -1,0 +1,18 @@
+"""What a user's mistake looks like: one sentence, with the cure in it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """A mistake in what was given; its text is shown to the user as it stands."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    known = list(known)
+    by_folded = {k.lower().replace("_", ""): k for k in known}
+    near = get_close_matches(name.lower().replace("_", ""), by_folded, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {by_folded[near[0]]!r}?"
+    return f"there is {', '.join(repr(k) for k in known) or 'none'}"
