@@ -1,0 +1,136 @@
+"""How likely an item is shown to a user: given (popularity, a table, a constant) or learned.
+
+The learned model lets a gate choose, item by item, between the user and the item's popularity:
+
+    m = r·σ(eᵤᵀωᵢ + offset) + (1 − r)·θᵢ,   r = σ(wᵀωᵢ + b)                   (Eq. for m_α)
+
+Its parameters α are eᵤ (one vector a user, or a map from the user's features), w and b.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from torch import Tensor, sigmoid
+
+from unexposed.errors import InputError
+
+Table = NDArray[np.float32]
+
+
+def popularity(item_counts: NDArray[Any], *, exponent: float, floor: float) -> Table:
+    """θᵢ = max((nᵢ / max n)^exponent, floor), with nᵢ the clicks of an item.
+
+    The paper takes the square root and names no floor. Without one, an item that nobody clicked
+    could not have been seen by anybody and 1/θ is infinite; here it gets the floor. With
+    exponent 0 every item gets 1, clicked or not.
+    """
+    if not exponent >= 0:
+        raise InputError(f"the popularity exponent must be at least 0, got {exponent}")
+    if not 0 < floor <= 1:
+        raise InputError(f"the popularity floor must lie in (0, 1], got {floor}")
+    counts = np.asarray(item_counts, dtype=np.float64)
+    if counts.ndim != 1 or not (counts >= 0).all():
+        raise InputError("popularity needs one count of at least 0 for each item")
+    if not counts.any():
+        raise InputError("popularity needs at least one click, but no item has any")
+    share: NDArray[np.float64] = counts / counts.max()
+    return np.maximum(share**exponent, floor).astype(np.float32)
+
+
+def constant(n_items: int, value: float) -> Table:
+    """The same exposure for every item; at 1, every item not clicked counts as disliked."""
+    if not 0 < value <= 1:
+        raise InputError(f"a constant exposure must lie in (0, 1], got {value}")
+    return np.full(n_items, value, dtype=np.float32)
+
+
+def given(table: NDArray[Any], *, n_users: int, n_items: int) -> Table:
+    """The user's own exposure, checked: one value for each item, or a users × items table."""
+    table = np.asarray(table)
+    if table.shape not in ((n_items,), (n_users, n_items)):
+        raise InputError(
+            f"exposure must hold {n_items} items, or {n_users} users × {n_items} items, "
+            f"got an array of shape {table.shape}"
+        )
+    with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused below
+        values = table.astype(np.float32)
+    bad = np.argwhere(~((values > 0) & (values <= 1)))  # refuses NaN too
+    if len(bad):
+        *user, item = bad[0].tolist()
+        where = f"item {item}" + "".join(f" for user {u}" for u in user)
+        raise InputError(f"exposure must lie in (0, 1], got {table[tuple(bad[0])]} at {where}")
+    return values
+
+
+def gated(
+    user_vector: Tensor,  # eᵤ (B, dim)
+    item_vector: Tensor,  # ωᵢ (B, dim)
+    gate_weight: Tensor,  # w (dim,)
+    gate_bias: Tensor,  # b ()
+    popularity: Tensor,  # θᵢ (B,)
+    *,
+    offset: float = 0.0,
+) -> Tensor:
+    """m = r·σ(eᵤᵀωᵢ + offset) + (1 − r)·θᵢ of each row, (B,).
+
+    A positive offset, which the paper does not have, lets exposure start high.
+    ωᵢ is detached: exposure is a constant to the relevance step. Appendix B relies on it, for
+    else −log m would move ωᵢ, and a clicked pair would have a hypergradient.
+    """
+    item_vector = item_vector.detach()
+    gate_logit, seen_logit = _logits(user_vector, item_vector, gate_weight, gate_bias, offset)
+    gate, seen = sigmoid(gate_logit), sigmoid(seen_logit)
+    return gate * seen + (1 - gate) * popularity
+
+
+def gated_gradient(
+    user_vector: Tensor,
+    item_vector: Tensor,
+    gate_weight: Tensor,
+    gate_bias: Tensor,
+    popularity: Tensor,
+    *,
+    offset: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """∂m/∂eᵤ (B, dim), ∂m/∂w (B, dim) and ∂m/∂b (B,) of each row."""
+    gate, seen = _logits(user_vector, item_vector, gate_weight, gate_bias, offset)
+    # σ′(z) = σ(z)·σ(−z)
+    by_seen = sigmoid(gate) * sigmoid(seen) * sigmoid(-seen)  # r·s(1 − s)
+    by_gate = (sigmoid(seen) - popularity) * sigmoid(gate) * sigmoid(-gate)  # (s − θ)·r(1 − r)
+    return by_seen[:, None] * item_vector, by_gate[:, None] * item_vector, by_gate
+
+
+def gated_block(
+    user_vectors: NDArray[Any],  # (users, dim)
+    item_vectors: NDArray[Any],  # (items, dim)
+    gate_weight: NDArray[Any],  # (dim,)
+    gate_bias: float,
+    popularity: NDArray[Any],  # (items,)
+    *,
+    offset: float = 0.0,
+) -> NDArray[Any]:
+    """The exposure of every item to each user of a block, (users, items)."""
+    gate = expit(item_vectors @ gate_weight + gate_bias)
+    seen = expit(user_vectors @ item_vectors.T + offset)
+    return gate * seen + (1 - gate) * popularity
+
+
+def user_vectors(features: Tensor, weight: Tensor) -> Tensor:
+    """eᵤ from what is known of the users: features (n_users, f) @ weight (f, dim)."""
+    return features @ weight
+
+
+def user_vectors_gradient(features: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient on the weight, (f, dim), from that on the eᵤ, (n_users, dim)."""
+    return features.T @ gradient
+
+
+def _logits(
+    user_vector: Tensor, item_vector: Tensor, gate_weight: Tensor, gate_bias: Tensor, offset: float
+) -> tuple[Tensor, Tensor]:
+    """The logits of r and of σ(eᵤᵀωᵢ + offset), each (B,)."""
+    gate = item_vector @ gate_weight + gate_bias
+    seen = (user_vector * item_vector).sum(-1) + offset
+    return gate, seen
