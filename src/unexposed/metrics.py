@@ -1,0 +1,450 @@
+"""What a ranking is worth: each reading of DCG, MAP, … under its own name, one value per user.
+
+A metric is a pure function of a ranking and k; k = None takes the whole ranking. A user without a
+relevant item scores 0 (`auc`: nan); whether such users count at all is for the protocol to say,
+which finds them in `Ranking.has_relevant`. Only the functions named `ips_…` and `snips_…` look at
+the weights.
+
+One user with relevant items at ranks 2, 3 and 5 shows why the names differ:
+
+>>> one = Ranking.from_pairs([0, 0, 0], [2, 3, 5], [7, 8, 9], n_candidates=[6])
+>>> [float(round(METRICS[name](one, 3)[0], 2)) for name in METRICS if name.startswith("dcg")]
+[1.13, 1.63, 0.54]
+>>> [float(round(METRICS[name](one, 3)[0], 2)) for name in METRICS if name.startswith("map")]
+[0.58, 1.17, 0.39, 0.39]
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unexposed.errors import InputError, did_you_mean
+
+PerUser = NDArray[np.float64]
+PerRelevant = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Where each user's relevant items landed among its candidates."""
+
+    start: NDArray[np.int64]  # (n_users + 1): user n's relevant items are at start[n]:start[n + 1]
+    ranks: NDArray[np.int64]  # (n_relevant): from 1, ascending within a user
+    items: NDArray[np.int32]  # (n_relevant): which item it is
+    n_candidates: NDArray[np.int64]  # (n_users): how many items were ranked for the user
+    weights: NDArray[np.float64]  # (n_relevant): 1, or inverse propensities
+
+    def __post_init__(self) -> None:
+        if len(self.start) != self.n_users + 1:
+            raise InputError(
+                f"a ranking of {self.n_users} users needs {self.n_users + 1} offsets, "
+                f"got {len(self.start)}"
+            )
+        if not len(self.ranks) == len(self.items) == len(self.weights) == self.start[-1]:
+            raise InputError("a ranking needs a rank, an item and a weight for each relevant item")
+        if self.start[0] != 0 or (self.n_relevant < 0).any():
+            raise InputError("the offsets of a ranking must ascend from 0")
+        same_user = np.diff(self.users) == 0
+        if (self.ranks < 1).any() or (np.diff(self.ranks)[same_user] <= 0).any():
+            raise InputError(
+                "ranks must ascend from 1 within a user, each once: Ranking.from_pairs orders them"
+            )
+        if (self.ranks > self.n_candidates[self.users]).any():
+            raise InputError("a rank is greater than the user's number of candidates")
+        if not (np.isfinite(self.weights) & (self.weights > 0)).all():
+            raise InputError("the weights of a ranking must be positive and finite")
+
+    @staticmethod
+    def from_pairs(
+        users: ArrayLike,
+        ranks: ArrayLike,
+        items: ArrayLike,
+        *,
+        n_candidates: ArrayLike,
+        weights: ArrayLike | None = None,
+    ) -> "Ranking":
+        """A ranking from its relevant items in any order: whose each is, and its rank."""
+        users, ranks = np.asarray(users, dtype=np.int64), np.asarray(ranks, dtype=np.int64)
+        n_candidates = np.asarray(n_candidates, dtype=np.int64)
+        if len(users) and not 0 <= users.min() <= users.max() < len(n_candidates):
+            raise InputError(f"a ranking has a user index outside 0 … {len(n_candidates) - 1}")
+        if weights is None:
+            weights = np.ones(len(users))
+        order = np.lexsort((ranks, users))
+        counts = np.bincount(users, minlength=len(n_candidates))
+        return Ranking(
+            np.concatenate([[0], np.cumsum(counts)]),
+            ranks[order],
+            np.asarray(items, dtype=np.int32)[order],
+            n_candidates,
+            np.asarray(weights, dtype=np.float64)[order],
+        )
+
+    @property
+    def n_users(self) -> int:
+        return len(self.n_candidates)
+
+    @cached_property
+    def n_relevant(self) -> NDArray[np.int64]:
+        """How many relevant items each user has."""
+        return np.diff(self.start)
+
+    @property
+    def has_relevant(self) -> NDArray[np.bool_]:
+        """Which users have any relevant item."""
+        return self.n_relevant > 0
+
+    @cached_property
+    def users(self) -> NDArray[np.int64]:
+        """Whose each relevant item is."""
+        return np.repeat(np.arange(self.n_users), self.n_relevant)
+
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """How many relevant items of the same user stand above each one."""
+        return np.arange(len(self.ranks)) - self.start[self.users]
+
+    def sum_by_user(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> PerUser:
+        """One value for each relevant item, summed within each user."""
+        totals = np.bincount(self.users, weights=values, minlength=self.n_users)
+        return totals.astype(np.float64, copy=False)
+
+
+Metric = Callable[[Ranking, int | None], PerUser]
+
+
+def dcg(ranking: Ranking, k: int | None) -> PerUser:
+    """Discounted cumulative gain: Σ 1 / log2(rank + 1) over the relevant items in the top k.
+
+    The discount of Burges et al. (2005), not normalised: the DCG of CJMF (Zhu et al. 2020) and UBO
+    (Chen et al. 2022). Rivals under the same name: `dcg_saito`, `dcg_saito_per_relevant`, `ndcg`.
+    """
+    return ranking.sum_by_user(_gain(ranking, k))
+
+
+def dcg_saito(ranking: Ranking, k: int | None) -> PerUser:
+    """DCG with ranks 1 and 2 both undiscounted: Σ 1 / max(1, log2 rank) in the top k.
+
+    Järvelin and Kekäläinen's (2002) own discount with base 2, not normalised: the DCG in the code
+    of RelMF (Saito et al., WSDM 2020). Rivals: `dcg`, `dcg_saito_per_relevant`, `ndcg`.
+    """
+    return ranking.sum_by_user(_gain_saito(ranking, k))
+
+
+def dcg_saito_per_relevant(ranking: Ranking, k: int | None) -> PerUser:
+    """`dcg_saito` divided by the user's number of relevant items, in the top k or not.
+
+    The DCG in the code of UBPR (Saito, ICTIR 2020). A perfect ranking scores 1 for one or
+    two relevant items only.
+    """
+    return _ratio(dcg_saito(ranking, k), ranking.n_relevant)
+
+
+def ndcg(ranking: Ranking, k: int | None) -> PerUser:
+    """`dcg` divided by the most that the user's relevant items could have given it in k places.
+
+    The code of BISER (Lee et al., SIGIR 2022) calls this DCG. Its rival under the same name takes
+    the ideal over all relevant items, so that a perfect top k falls short of 1 when there are more.
+    """
+    n_ideal = np.minimum(ranking.n_relevant, _places(ranking, k))
+    gains = 1 / np.log2(np.arange(1, n_ideal.max(initial=0) + 1) + 1)
+    ideal = np.concatenate([[0.0], np.cumsum(gains)])
+    return _ratio(dcg(ranking, k), ideal[n_ideal])
+
+
+def map_hits(ranking: Ranking, k: int | None) -> PerUser:
+    """Mean precision at the hits in the top k; 0 without a hit.
+
+    The MAP of CJMF and UBO. It equals `dcg` at k = 1. A second hit can lower it: hits at ranks 1
+    and 3 score less than a hit at rank 1 alone. Rivals under the same name: `map_sum`,
+    `map_per_relevant`, `map_truncated`.
+    """
+    return _ratio(map_sum(ranking, k), _n_hits(ranking, k))
+
+
+def map_sum(ranking: Ranking, k: int | None) -> PerUser:
+    """The bare sum of the precisions at the hits in the top k, which can exceed 1.
+
+    The MAP in the code of RelMF (Saito et al., WSDM 2020). The other readings divide it.
+    """
+    precision_there = (ranking.position + 1) / ranking.ranks
+    return ranking.sum_by_user(precision_there * _in_top(ranking, k))
+
+
+def map_per_relevant(ranking: Ranking, k: int | None) -> PerUser:
+    """`map_sum` divided by the user's number of relevant items, in the top k or not.
+
+    The AP@k of trec_eval, and the MAP in the code of UBPR and BISER. With more than k relevant
+    items even a perfect ranking scores below 1; `map_truncated` mends that.
+    """
+    return _ratio(map_sum(ranking, k), ranking.n_relevant)
+
+
+def map_truncated(ranking: Ranking, k: int | None) -> PerUser:
+    """`map_sum` divided by the most hits there could be, min(k, number of relevant items).
+
+    The MAP@k of competitions and of many libraries. Rival: `map_per_relevant`.
+    """
+    return _ratio(map_sum(ranking, k), np.minimum(ranking.n_relevant, _places(ranking, k)))
+
+
+def recall(ranking: Ranking, k: int | None) -> PerUser:
+    """The share of the relevant items that are in the top k. Rival: `recall_truncated`."""
+    return _ratio(_n_hits(ranking, k), ranking.n_relevant)
+
+
+def recall_truncated(ranking: Ranking, k: int | None) -> PerUser:
+    """Hits in the top k divided by the most there could be, min(k, number of relevant items).
+
+    The Recall@k of Liang et al. (WWW 2018) and those who took up their code. Rival: `recall`.
+    """
+    return _ratio(_n_hits(ranking, k), np.minimum(ranking.n_relevant, _places(ranking, k)))
+
+
+def precision(ranking: Ranking, k: int | None) -> PerUser:
+    """Hits in the top k divided by k, also where there are fewer than k candidates.
+
+    Its rival divides by min(k, number of candidates).
+    """
+    return _ratio(_n_hits(ranking, k), _places(ranking, k))
+
+
+def hit_rate(ranking: Ranking, k: int | None) -> PerUser:
+    """1 for a user with a hit in the top k, else 0. Others call this success.
+
+    Its rival counts every hit, which is `recall` where each user has one relevant item.
+    """
+    return (_n_hits(ranking, k) > 0).astype(np.float64)
+
+
+def reciprocal_rank(ranking: Ranking, k: int | None) -> PerUser:
+    """1 / rank of the first relevant item, 0 if it is not in the top k; its mean is MRR@k.
+
+    Its rival, in news recommendation, averages 1 / rank over all relevant items.
+    """
+    first = (ranking.position == 0) & _in_top(ranking, k)
+    return ranking.sum_by_user(first / ranking.ranks)
+
+
+def auc(ranking: Ranking, k: int | None = None) -> PerUser:
+    """The chance that a relevant candidate stands above one that is not relevant.
+
+    It has no cut-off: k is ignored. With relevant items only, or none, there is no such pair of
+    candidates, and the value is nan rather than a number that would pass for a result.
+    """
+    del k
+    wrongly_above = ranking.ranks - 1 - ranking.position  # not relevant, yet above this item
+    n_pairs = ranking.n_relevant * (ranking.n_candidates - ranking.n_relevant)
+    wrong = _ratio(ranking.sum_by_user(wrongly_above.astype(np.float64)), n_pairs)
+    return np.where(n_pairs > 0, 1 - wrong, np.nan)
+
+
+def ips_dcg(ranking: Ranking, k: int | None) -> PerUser:
+    """`dcg` with each item weighted by its inverse propensity: Σ weight / log2(rank + 1).
+
+    Yang et al. (RecSys 2018) divide by |S_u|, how many items the user likes, seen or not. No log
+    tells that number, so we do not divide: with true propensities this is an unbiased estimate of
+    the `dcg` of all items the user likes, and with relative ones it is so up to a common factor.
+    Dividing by the number of observed clicks instead, as some code does, is not unbiased for
+    either.
+    """
+    return ranking.sum_by_user(_gain(ranking, k) * ranking.weights)
+
+
+def snips_dcg(ranking: Ranking, k: int | None) -> PerUser:
+    """Self-normalised `ips_dcg`: Σ weight / log2(rank + 1), divided by Σ weight.
+
+    Yang et al. (RecSys 2018): Σ weight estimates the |S_u| of `ips_dcg`, and a common factor in
+    the propensities cancels. With equal weights it is `dcg` per relevant item. Where a user has
+    one relevant item its weight cancels too: on thin held-out sets, nearly all that is left is the
+    unweighted metric, and `snips_dcg_pooled` is the one that corrects.
+    """
+    return _ratio(ips_dcg(ranking, k), ranking.sum_by_user(ranking.weights))
+
+
+def snips_dcg_pooled(ranking: Ranking, k: int | None) -> PerUser:
+    """`ips_dcg` divided by the mean over users of Σ weight, and not by each user's own.
+
+    So its mean over all users of the ranking is Σ weight / log2(rank + 1), divided by Σ weight,
+    both over all relevant pairs, and the weights act even where each user has one relevant item;
+    users with many count for more. Ours; not in Yang et al. A user's value depends on the other
+    users through the divisor.
+    """
+    mean_weight = ranking.weights.sum() / max(ranking.n_users, 1)
+    return _ratio(ips_dcg(ranking, k), np.full(ranking.n_users, mean_weight))
+
+
+def snips_recall(ranking: Ranking, k: int | None) -> PerUser:
+    """The weight of the relevant items in the top k divided by that of all relevant items.
+
+    Yang et al. (RecSys 2018), as `snips_dcg`; with equal weights it is `recall`.
+    """
+    hit_weight = ranking.sum_by_user(_in_top(ranking, k) * ranking.weights)
+    return _ratio(hit_weight, ranking.sum_by_user(ranking.weights))
+
+
+METRICS: dict[str, Metric] = {
+    "dcg": dcg,
+    "dcg_saito": dcg_saito,
+    "dcg_saito_per_relevant": dcg_saito_per_relevant,
+    "ndcg": ndcg,
+    "map_hits": map_hits,
+    "map_sum": map_sum,
+    "map_per_relevant": map_per_relevant,
+    "map_truncated": map_truncated,
+    "recall": recall,
+    "recall_truncated": recall_truncated,
+    "precision": precision,
+    "hit_rate": hit_rate,
+    "reciprocal_rank": reciprocal_rank,
+    "auc": auc,
+    "ips_dcg": ips_dcg,
+    "snips_dcg": snips_dcg,
+    "snips_dcg_pooled": snips_dcg_pooled,
+    "snips_recall": snips_recall,
+}
+
+
+def parse(text: str) -> tuple[str, int | None]:
+    """A metric's name and k: `dcg@3` is ("dcg", 3), and `auc` is ("auc", None)."""
+    name, at, k = text.partition("@")
+    if name not in METRICS:
+        raise InputError(f"no metric {name!r}; {did_you_mean(name, METRICS)}")
+    if not at:
+        return name, None
+    if METRICS[name] is auc:
+        raise InputError(f"'auc' looks at the whole ranking: write it without a k, not {text!r}")
+    if not re.fullmatch("[1-9][0-9]*", k):
+        raise InputError(f"k must be a whole number of at least 1, as in '{name}@3', got {text!r}")
+    return name, int(k)
+
+
+def propensity(item_counts: ArrayLike, *, exponent: float) -> NDArray[np.float64]:
+    """How likely a liked item's click is seen, relative to the most clicked: (n / max n)^((γ+1)/2).
+
+    Yang et al. (RecSys 2018), with γ the exponent; γ = −1 makes all items alike. An item without
+    clicks counts as one with a single click, so that its inverse stays finite.
+    """
+    if not (np.isfinite(exponent) and exponent >= -1):
+        raise InputError(f"the exponent of a propensity must be at least -1, got {exponent}")
+    counts = np.maximum(np.asarray(item_counts, dtype=np.float64), 1)
+    return (counts / counts.max(initial=1)) ** ((exponent + 1) / 2)
+
+
+def strata(item_counts: ArrayLike) -> NDArray[np.int8]:
+    """Each item's popularity stratum: 0 head, 1 middle, 2 tail, with a third of all clicks each.
+
+    Items are taken from the most clicked on, ties by lower index; one is in the head if fewer than
+    a third of all clicks went to the items before it, in the middle if fewer than two thirds did.
+    The thirds are rough where few items hold most clicks. Items without clicks are in the tail.
+    """
+    counts = np.asarray(item_counts, dtype=np.int64)
+    order = np.argsort(-counts, kind="stable")
+    before = np.cumsum(counts[order]) - counts[order]
+    stratum = np.full(len(counts), 2, dtype=np.int8)
+    stratum[order] = np.minimum(3 * before // max(counts.sum(), 1), 2)
+    stratum[counts == 0] = 2
+    return stratum
+
+
+def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
+    """The ranking with only the relevant items that the mask keeps, at the ranks they had.
+
+    A metric then takes the other relevant items for not relevant. Users left without any stay,
+    with an empty range: `has_relevant` tells them apart.
+    """
+    if keep_items.dtype != bool or len(keep_items) <= ranking.items.max(initial=-1):
+        raise InputError("which items to keep must be one bool for each item of the catalogue")
+    keep = keep_items[ranking.items]
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    return Ranking(
+        kept_before[ranking.start],
+        ranking.ranks[keep],
+        ranking.items[keep],
+        ranking.n_candidates,
+        ranking.weights[keep],
+    )
+
+
+def coverage(lists: NDArray[np.integer], n_items: int) -> float:
+    """The share of the catalogue that is recommended to anyone. Lists: users × k, −1 for empty."""
+    return float((_list_counts(lists, n_items) > 0).mean())
+
+
+def gini(lists: NDArray[np.integer], n_items: int) -> float:
+    """How unevenly recommendations fall on the catalogue: 0 all alike, near 1 all on one item.
+
+    Lists: users × k, −1 for empty. With x ascending: Σ (2j − n − 1) x_j / (n Σ x), j from 1; items
+    never recommended are among the x. Its rival leaves them out. 0 when nothing is recommended.
+    """
+    counts = np.sort(_list_counts(lists, n_items))
+    place = 2 * np.arange(1, n_items + 1) - n_items - 1
+    return float((place * counts).sum() / (n_items * max(counts.sum(), 1)))
+
+
+def mean_popularity(lists: NDArray[np.integer], item_counts: ArrayLike) -> float:
+    """Mean number of clicks of the items in a list, averaged over the users who have one.
+
+    Lists: users × k, −1 for empty. Yin et al. (VLDB 2012), average recommendation popularity.
+    """
+    counts = np.asarray(item_counts, dtype=np.float64)
+    _check_lists(lists, len(counts))
+    filled = lists >= 0
+    n_filled = filled.sum(axis=1)
+    if not n_filled.any():
+        raise InputError("no list holds an item, so there is no popularity to average")
+    clicks = np.where(filled, counts[lists], 0).sum(axis=1)
+    return float((clicks[n_filled > 0] / n_filled[n_filled > 0]).mean())
+
+
+def _places(ranking: Ranking, k: int | None) -> NDArray[np.int64]:
+    """How many places of the ranking count for each user."""
+    _check_k(k)
+    return ranking.n_candidates if k is None else np.full(ranking.n_users, k)
+
+
+def _in_top(ranking: Ranking, k: int | None) -> NDArray[np.bool_]:
+    """Whether each relevant item is in the top k."""
+    _check_k(k)
+    return np.ones(len(ranking.ranks), dtype=bool) if k is None else ranking.ranks <= k
+
+
+def _n_hits(ranking: Ranking, k: int | None) -> PerUser:
+    return ranking.sum_by_user(_in_top(ranking, k))
+
+
+def _gain(ranking: Ranking, k: int | None) -> PerRelevant:
+    return _in_top(ranking, k) / np.log2(ranking.ranks + 1)
+
+
+def _gain_saito(ranking: Ranking, k: int | None) -> PerRelevant:
+    return _in_top(ranking, k) / np.maximum(np.log2(ranking.ranks), 1)
+
+
+def _ratio(value: PerUser, divisor: PerUser | NDArray[np.int64]) -> PerUser:
+    """value / divisor, and 0 where there is nothing to divide by."""
+    return np.divide(value, divisor, out=np.zeros(len(value)), where=divisor > 0)
+
+
+def _check_k(k: int | None) -> None:
+    if k is not None and k < 1:
+        raise InputError(f"k must be at least 1, or None for the whole ranking, got {k}")
+
+
+def _list_counts(lists: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
+    """How often each item is recommended."""
+    _check_lists(lists, n_items)
+    return np.bincount(lists[lists >= 0], minlength=n_items)
+
+
+def _check_lists(lists: NDArray[np.integer], n_items: int) -> None:
+    if n_items < 1:
+        raise InputError(f"the catalogue must hold at least 1 item, got {n_items}")
+    if lists.ndim != 2 or lists.dtype.kind not in "iu":
+        raise InputError("recommendation lists must be item indices, users × k, -1 for empty")
+    if lists.size and not -1 <= lists.min() <= lists.max() < n_items:
+        raise InputError(f"recommendation lists have an item index outside -1 … {n_items - 1}")
