@@ -1,0 +1,236 @@
+"""The oracle: steps by autograd, in float32 or float64, for every objective."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unexposed import bilevel
+from unexposed.engine import Initial, Objective, Optimiser
+from unexposed.engine.adam import RowAdam
+from unexposed.exposure import gated
+from unexposed.losses import LOSSES, pairwise
+from unexposed.sampling import Pairs, Triples
+from unexposed.validation import ValidationSet
+
+LEARNED_EXPOSURE = ("exposure_user_factors", "exposure_feature_weight", "gate_weight", "gate_bias")
+
+
+class ReferenceEngine:
+    """Tables as torch tensors; the gradient of every step comes from autograd.
+
+    `exposure` is given for each item (n_items,) or each pair (n_users, n_items); for a learned
+    exposure it is the popularity that the gate mixes in. `features` (n_users, …) are mapped into
+    e_u where the parameters hold an `exposure_feature_weight` in place of free user vectors.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimiser: Optimiser,
+        parameters: Initial,
+        *,
+        exposure: NDArray[Any] | None = None,
+        features: NDArray[Any] | None = None,
+        validation: ValidationSet | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._objective = objective
+        self._optimiser = optimiser
+        self._tables = {name: torch.tensor(a, dtype=dtype) for name, a in parameters.items()}
+        self._exposure = None if exposure is None else torch.tensor(exposure, dtype=dtype)
+        self._features = None if features is None else torch.tensor(features, dtype=dtype)
+        self._validation = None if validation is None else _indices(validation, dtype)
+        self._turn = 0
+        self._dtype = dtype
+        self._adam = {name: self._row_adam(name) for name in self._tables}
+
+    def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
+        losses = [self.step(batch) for batch in samples.batches(batch_size)]
+        return float(np.mean(losses)) if losses else 0.0
+
+    def step(self, batch: Pairs | Triples) -> float:
+        """Learn from a batch; its mean loss, before the step."""
+        if isinstance(batch, Triples):
+            return self._pairwise_step(batch)
+        pairs = _Batch(batch, self._dtype)
+        strategy = self._objective.strategy
+        if strategy is None:
+            return self._relevance_step(pairs, self._given(pairs))
+        if strategy == "frozen":
+            return self._relevance_step(pairs, self._learned(pairs, self._alpha(pairs)).detach())
+        if strategy == "joint":  # both gradients at the same point
+            gradients = self._exposure_gradients(pairs)
+            loss = self._relevance_step(pairs, self._learned(pairs, self._alpha(pairs)).detach())
+            self._exposure_step(pairs, gradients)
+            return loss
+        self._exposure_step(pairs, self._exposure_gradients(pairs))
+        return self._relevance_step(pairs, self._learned(pairs, self._alpha(pairs)).detach())
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        return {name: table.numpy().copy() for name, table in self._tables.items()}
+
+    def _row_adam(self, name: str) -> RowAdam:
+        o = self._optimiser
+        if name in LEARNED_EXPOSURE:
+            rates = (o.exposure_learning_rate, o.exposure_weight_decay)
+        else:
+            rates = (o.learning_rate, o.weight_decay)
+        return RowAdam(self._tables[name], learning_rate=rates[0], weight_decay=rates[1])
+
+    # ω: relevance -----------------------------------------------------------------------------
+
+    def _relevance_step(self, pairs: "_Batch", exposure: Tensor) -> float:
+        """One Adam step on the mean weighted loss of the batch, the exposure held fixed."""
+        user_rows, item_rows = self._leaves(pairs)
+        logit = _dot(user_rows[pairs.user_at], item_rows[pairs.item_at])
+        loss = (
+            pairs.weight * LOSSES[self._objective.loss].value(logit, pairs.click, exposure)
+        ).mean()
+        gradient = torch.autograd.grad(loss, (user_rows, item_rows))
+        self._adam["user_factors"].step(pairs.user_rows, gradient[0])
+        self._adam["item_factors"].step(pairs.item_rows, gradient[1])
+        return float(loss.detach())
+
+    def _pairwise_step(self, batch: Triples) -> float:
+        users = torch.from_numpy(batch.users).long()
+        items = torch.from_numpy(np.concatenate([batch.items, batch.negatives])).long()
+        rows, at = torch.unique(users, return_inverse=True)
+        item_rows, item_at = torch.unique(items, return_inverse=True)
+        user_leaf = self._tables["user_factors"][rows].requires_grad_()
+        item_leaf = self._tables["item_factors"][item_rows].requires_grad_()
+        clicked, drawn = item_leaf[item_at].chunk(2)
+        loss = pairwise(_dot(user_leaf[at], clicked - drawn)).mean()
+        gradient = torch.autograd.grad(loss, (user_leaf, item_leaf))
+        self._adam["user_factors"].step(rows, gradient[0])
+        self._adam["item_factors"].step(item_rows, gradient[1])
+        return float(loss.detach())
+
+    def _leaves(self, pairs: "_Batch") -> tuple[Tensor, Tensor]:
+        return (
+            self._tables["user_factors"][pairs.user_rows].requires_grad_(),
+            self._tables["item_factors"][pairs.item_rows].requires_grad_(),
+        )
+
+    # α: exposure ------------------------------------------------------------------------------
+
+    def _given(self, pairs: "_Batch") -> Tensor:
+        if self._exposure is None:
+            return torch.ones((), dtype=self._dtype)
+        if self._exposure.dim() == 1:
+            return self._exposure[pairs.items]
+        return self._exposure[pairs.users, pairs.items]
+
+    def _alpha(self, pairs: "_Batch") -> tuple[Tensor, ...]:
+        """The exposure parameters that the batch touches, as leaves: e (or its map), w, b."""
+        if "exposure_feature_weight" in self._tables:
+            first = self._tables["exposure_feature_weight"].clone()
+        else:
+            first = self._tables["exposure_user_factors"][pairs.user_rows]
+        rest = (self._tables["gate_weight"].clone(), self._tables["gate_bias"].clone())
+        return tuple(t.requires_grad_() for t in (first, *rest))
+
+    def _learned(self, pairs: "_Batch", alpha: tuple[Tensor, ...]) -> Tensor:
+        """m of each pair of the batch, as a function of α; ω enters detached."""
+        assert self._exposure is not None
+        first, gate_weight, gate_bias = alpha
+        if self._features is not None:
+            first = self._features[pairs.user_rows] @ first
+        return gated(
+            first[pairs.user_at],
+            self._tables["item_factors"][pairs.items],
+            gate_weight,
+            gate_bias,
+            self._exposure[pairs.items],
+            offset=self._objective.offset,
+        )
+
+    def _train_loss(self, pairs: "_Batch") -> Callable[..., Tensor]:
+        """L_train(ω, α) of the batch, a sum over its pairs, ω being the rows it touches."""
+        value = LOSSES[self._objective.loss].value
+
+        def loss(relevance: tuple[Tensor, ...], alpha: tuple[Tensor, ...]) -> Tensor:
+            logit = _dot(relevance[0][pairs.user_at], relevance[1][pairs.item_at])
+            return (pairs.weight * value(logit, pairs.click, self._learned(pairs, alpha))).sum()
+
+        return loss
+
+    def _exposure_gradients(self, pairs: "_Batch") -> tuple[Tensor, ...]:
+        """∂/∂α of what the strategy minimises (see `bilevel.py`)."""
+        alpha = self._alpha(pairs)
+        relevance = self._leaves(pairs)
+        train_loss = self._train_loss(pairs)
+        strategy, eta = self._objective.strategy, self._optimiser.lookahead
+        if strategy in ("joint", "alternate"):
+            return torch.autograd.grad(train_loss(relevance, alpha), alpha)
+        if strategy == "bilevel_on_batch":
+            return bilevel.hypergradient_on_batch(train_loss, relevance, alpha, lookahead=eta)
+        return bilevel.hypergradient(
+            train_loss, self._validation_loss(pairs), relevance, alpha, lookahead=eta
+        )
+
+    def _validation_loss(self, pairs: "_Batch") -> Callable[..., Tensor]:
+        """L_val(ω'), m = 1: ω' differs from ω in the rows that the batch touches.
+
+        A part of the validation pairs stands for all of them, so it counts that much more.
+        """
+        users, items, relevant = self._next_validation()
+        assert self._validation is not None
+        scale = len(self._validation[0]) / len(users)
+
+        def loss(relevance: tuple[Tensor, ...]) -> Tensor:
+            user_factors = self._tables["user_factors"].index_put((pairs.user_rows,), relevance[0])
+            item_factors = self._tables["item_factors"].index_put((pairs.item_rows,), relevance[1])
+            logit = _dot(user_factors[users], item_factors[items])
+            one = torch.ones((), dtype=self._dtype)
+            return scale * LOSSES["low_variance"].value(logit, relevant, one).sum()
+
+        return loss
+
+    def _next_validation(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The validation pairs of this step: all, or the next ones in turn, round and round."""
+        assert self._validation is not None
+        n, size = len(self._validation[0]), self._objective.validation_batch
+        if size == 0 or size >= n:
+            return self._validation
+        at = (self._turn * size + torch.arange(size)) % n
+        self._turn += 1
+        users, items, relevant = self._validation
+        return users[at], items[at], relevant[at]
+
+    def _exposure_step(self, pairs: "_Batch", gradients: tuple[Tensor, ...]) -> None:
+        first, gate_weight, gate_bias = gradients
+        if "exposure_feature_weight" in self._tables:
+            rows = torch.arange(len(first))
+            self._adam["exposure_feature_weight"].step(rows, first)
+        else:
+            self._adam["exposure_user_factors"].step(pairs.user_rows, first)
+        self._adam["gate_weight"].step(torch.arange(len(gate_weight)), gate_weight)
+        self._adam["gate_bias"].step(torch.arange(len(gate_bias)), gate_bias)
+
+
+class _Batch:
+    """A batch as tensors, with the distinct rows it touches and where each pair finds its own."""
+
+    def __init__(self, pairs: Pairs, dtype: torch.dtype) -> None:
+        self.users = torch.from_numpy(pairs.users).long()
+        self.items = torch.from_numpy(pairs.items).long()
+        self.click = torch.from_numpy(pairs.click).to(dtype)
+        self.weight = torch.from_numpy(pairs.weight).to(dtype)
+        self.user_rows, self.user_at = torch.unique(self.users, return_inverse=True)
+        self.item_rows, self.item_at = torch.unique(self.items, return_inverse=True)
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    return (left * right).sum(dim=1)
+
+
+def _indices(validation: ValidationSet, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.from_numpy(validation.users).long(),
+        torch.from_numpy(validation.items).long(),
+        torch.from_numpy(validation.relevant).to(dtype),
+    )

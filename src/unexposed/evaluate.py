@@ -1,0 +1,305 @@
+"""Rank once, apply every metric; the protocols that name every choice that moves a number."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import metrics, statistics
+from unexposed.data import Clicks, Indices, Judgements, Ratings, Split
+from unexposed.errors import InputError, did_you_mean
+from unexposed.metrics import Ranking
+from unexposed.recommender import Block, Model, blocks, hide, tie_break
+
+Scores = Callable[[Indices], Block]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Every choice that moves a number, under one name."""
+
+    name: str
+    about: str
+    candidates: Literal["judged", "catalogue"]
+    metrics: dict[str, str]  # the name shown → the reading of it in `metrics`
+    threshold: float = 4.0  # a rating of at least this is a click, or relevant
+    held_out: float = 0.1  # of the clicks, for the epoch and the settings
+    exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
+
+
+def _at(names: dict[str, str], ks: tuple[int, ...]) -> dict[str, str]:
+    return {f"{shown}@{k}": f"{reading}@{k}" for shown, reading in names.items() for k in ks}
+
+
+PROTOCOLS = {
+    p.name: p
+    for p in (
+        Protocol(
+            "ubo-ijcai22",
+            "judged items of users with a click, a relevant and an irrelevant one; items "
+            "never clicked are left out; DCG not normalised, MAP over the hits in the list",
+            candidates="judged",
+            metrics=_at({"dcg": "dcg", "map": "map_hits"}, (1, 2, 3)),
+        ),
+        Protocol(
+            "judged",
+            "the same judged items, by the usual readings",
+            candidates="judged",
+            metrics=_at({"ndcg": "ndcg", "recall": "recall", "precision": "precision"}, (3, 5))
+            | {"mrr@10": "reciprocal_rank@10", "auc": "auc"},
+        ),
+        Protocol(
+            "catalogue",
+            "relevant items among all that the user has not clicked",
+            candidates="catalogue",
+            metrics=_at({"ndcg": "ndcg", "recall": "recall", "hit_rate": "hit_rate"}, (10, 50)),
+        ),
+        Protocol(
+            "snips",
+            "as catalogue, each relevant item weighted by its inverse propensity, "
+            "self-normalised for each user (Yang et al. 2018)",
+            candidates="catalogue",
+            metrics=_at({"snips_dcg": "snips_dcg", "snips_recall": "snips_recall"}, (10, 50)),
+            exponent=2.0,
+        ),
+        Protocol(
+            "ips",
+            "as snips, without the normaliser",
+            candidates="catalogue",
+            metrics=_at({"ips_dcg": "ips_dcg"}, (10, 50)),
+            exponent=2.0,
+        ),
+    )
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of this name."""
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol {name!r}; {did_you_mean(name, PROTOCOLS)}")
+    return PROTOCOLS[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One value per user for every metric."""
+
+    users: Indices
+    values: dict[str, NDArray[np.float64]]
+
+    def means(self) -> dict[str, float]:
+        return {name: float(v.mean()) for name, v in self.values.items()}
+
+
+def evaluate(model: Model, judged: Judgements, by: Protocol) -> Evaluation:
+    """Every metric of the protocol, for every user it evaluates."""
+    judged = eligible(judged, model.clicks, by)
+    return Evaluation(np.unique(judged.users), _apply(_rank(model, judged, by), by))
+
+
+def _rank(model: Model, judged: Judgements, by: Protocol) -> Ranking:
+    def scores(users: Indices) -> Block:
+        return model.method.scores(model.parameters, users)
+
+    if by.candidates == "judged":
+        return rank_judged(scores, judged, model.clicks)
+    return rank_catalogue(scores, judged, model.clicks, exponent=by.exponent)
+
+
+def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
+    values = {}
+    for shown, reading in by.metrics.items():
+        name, k = metrics.parse(reading)
+        values[shown] = metrics.METRICS[name](ranking, k)
+    return values
+
+
+def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> dict[str, Any]:
+    """An evaluation as plain data: every metric, each by popularity, and what is recommended."""
+    evaluation = evaluate(model, judged, by)
+    ranking = _rank(model, eligible(judged, model.clicks, by), by)
+    stratum = metrics.strata(model.clicks.item_counts)
+    by_popularity = {}
+    for number, name in enumerate(("head", "middle", "tail")):
+        part = metrics.restrict(ranking, stratum == number)
+        has_any = part.has_relevant
+        values = _apply(part, by)
+        by_popularity[name] = {
+            "items": int((stratum == number).sum()),
+            "users": int(has_any.sum()),
+            "metrics": {m: _mean(v[has_any]) for m, v in values.items()},
+        }
+    k = min(k, len(model.item_ids))
+    lists, _ = model.top(evaluation.users, k)
+    counts = model.clicks.item_counts
+    return {
+        "protocol": by.name,
+        "method": model.method.name,
+        "users": len(evaluation.users),
+        "metrics": {
+            name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
+            for name, v in evaluation.values.items()
+        },
+        "by_popularity": by_popularity,
+        "recommended": {
+            "k": k,
+            "coverage": metrics.coverage(lists, len(counts)),
+            "gini": metrics.gini(lists, len(counts)),
+            "mean_popularity": metrics.mean_popularity(lists, counts),
+        },
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def eligible(judged: Judgements, clicks: Clicks, by: Protocol) -> Judgements:
+    """The judgements of the users and items that the protocol evaluates.
+
+    Judged set: an item needs a click by anyone, a user needs a click, and among its judged items
+    one relevant and one not. Catalogue: relevant pairs that were not clicked.
+    """
+    if by.candidates == "catalogue":
+        wanted = judged.relevant & ~clicks.contain(judged.users, judged.items)
+        return _not_empty(judged.pick(wanted), by, "no relevant pair that was not clicked")
+    judged = judged.pick(
+        (clicks.item_counts[judged.items] > 0) & (clicks.user_counts[judged.users] > 0)
+    )
+    n_users = clicks.n_users
+    liked = np.bincount(judged.users[judged.relevant], minlength=n_users)
+    disliked = np.bincount(judged.users[~judged.relevant], minlength=n_users)
+    both = (liked > 0) & (disliked > 0)
+    return _not_empty(
+        judged.pick(both[judged.users]), by, "no user with both a relevant and an irrelevant item"
+    )
+
+
+def _not_empty(judged: Judgements, by: Protocol, lack: str) -> Judgements:
+    if len(judged) == 0:
+        raise InputError(f"the judged set has {lack}: protocol {by.name!r} evaluates nobody")
+    return judged
+
+
+def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
+    """Where the relevant items of each user land among its judged items."""
+    users, row = np.unique(judged.users, return_inverse=True)
+    score = np.empty(len(judged), dtype=np.float32)
+    for part, block in blocks(scores, users, clicks):
+        here = (row >= part.start) & (row < part.stop)
+        score[here] = block[row[here] - part.start, judged.items[here]]
+    _refuse_nan(score)
+    order = np.lexsort((tie_break(judged.users, judged.items), -score, row))
+    counts = np.bincount(row)
+    first = np.cumsum(counts) - counts
+    rank = np.arange(len(judged)) - first[row] + 1  # row is sorted, as the judgements are
+    relevant = judged.relevant[order]
+    return Ranking.from_pairs(
+        row[relevant], rank[relevant], judged.items[order][relevant], n_candidates=counts
+    )
+
+
+def rank_catalogue(
+    scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
+) -> Ranking:
+    """Where the wanted pairs land among all items their users have not clicked."""
+    users, row = np.unique(wanted.users, return_inverse=True)
+    rank = np.empty(len(wanted), dtype=np.int64)
+    for part, block in blocks(scores, users, clicks):
+        block = block.copy()
+        _refuse_nan(block)
+        hide(block, clicks, users[part])
+        here = np.flatnonzero((row >= part.start) & (row < part.stop))
+        rank[here] = _ranks(block, row[here] - part.start, wanted.items[here], users[part])
+    return Ranking.from_pairs(
+        row,
+        rank,
+        wanted.items,
+        n_candidates=clicks.n_items - clicks.user_counts[users],
+        weights=1 / metrics.propensity(clicks.item_counts, exponent=exponent)[wanted.items],
+    )
+
+
+def _ranks(block: Block, rows: NDArray[Any], items: Indices, users: Indices) -> NDArray[np.int64]:
+    """The rank of each wanted item in its row: 1 + the better ones + the tied ones before it."""
+    out = np.empty(len(rows), dtype=np.int64)
+    step = max(1, 4_000_000 // block.shape[1])
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        row, item = rows[part], items[part]
+        score = block[row, item][:, None]
+        out[part] = 1 + np.count_nonzero(block[row] > score, axis=1)
+        tied = np.flatnonzero(np.count_nonzero(block[row] == score, axis=1) > 1)
+        if len(tied):
+            at, rival = np.nonzero(block[row[tied]] == score[tied])
+            user = users[row[tied]][at]
+            before = tie_break(user, rival) < tie_break(user, item[tied][at])
+            out[start + tied] += np.bincount(at, weights=before, minlength=len(tied)).astype(int)
+    return out
+
+
+def _refuse_nan(scores: NDArray[Any]) -> None:
+    if np.isnan(scores).any():
+        raise InputError("the model gives scores that are not numbers; train it again")
+
+
+def exposure_correlation(model: Model, truth: Scores) -> float:
+    """PCC: Pearson's correlation of estimated and true exposure over all items, mean over users.
+
+    A user whose exposure does not vary over items has no correlation and is left out.
+    """
+    users = np.arange(len(model.user_ids), dtype=np.int32)
+    values = []
+    for part, true in blocks(truth, users, model.clicks):
+        estimate = model.method.exposure(model.parameters, users[part])
+        if estimate is None:
+            raise InputError(f"{model.method.name} has no exposure model")
+        a = true - true.mean(axis=1, keepdims=True, dtype=np.float64)
+        b = estimate - estimate.mean(axis=1, keepdims=True, dtype=np.float64)
+        spread = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+        varies = spread > 0
+        values.append((a * b).sum(axis=1)[varies] / spread[varies])
+    return float(np.concatenate(values).mean())
+
+
+def held_out_quality(
+    scores: Scores, clicks: Clicks, held_out: Clicks, *, exponent: float, k: int
+) -> float:
+    """SNIPS estimate of DCG@k on held-out clicks, ranking all items not clicked in training."""
+    wanted = Judgements(
+        held_out.users,
+        held_out.items,
+        np.ones(len(held_out), dtype=bool),
+        held_out.user_ids,
+        held_out.item_ids,
+    )
+    ranking = rank_catalogue(scores, wanted, clicks, exponent=exponent)
+    return float(metrics.snips_dcg(ranking, k).mean())
+
+
+def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:
+    """Clicks to train on, clicks held out by seed, and the judgements of a rating data set.
+
+    Without a random part a fifth of the clicks, the same for every seed, serve as judgements.
+    """
+    clicks = logged.clicks(threshold=by.threshold)
+    if random is not None:
+        judged = random.judgements(threshold=by.threshold)
+    elif by.candidates == "catalogue":
+        clicks, test = clicks.hold_out(fraction=0.2, seed=0)
+        judged = Judgements.from_pairs(
+            test.users,
+            test.items,
+            np.ones(len(test)),
+            user_ids=test.user_ids,
+            item_ids=test.item_ids,
+        )
+    else:
+        raise InputError(
+            f"the data set has no judged part, which protocol {by.name!r} needs; "
+            "use --protocol catalogue, or make a world from it with unexposed simulate"
+        )
+    train, held_out = clicks.hold_out(fraction=by.held_out, seed=seed)
+    return Split(train, held_out, judged)

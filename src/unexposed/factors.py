@@ -1,0 +1,173 @@
+"""What the gradient-trained factor models share: settings, sampling, the epoch, the score."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import engine as engines
+from unexposed import exposure, sampling, training
+from unexposed.data import Clicks, Indices
+from unexposed.engine import Engine, Objective, Optimiser
+from unexposed.evaluate import held_out_quality
+from unexposed.progress import Progress
+from unexposed.recommender import Block, Parameters, Recommender, Side
+from unexposed.settings import setting
+
+
+@dataclass(frozen=True)
+class TrainedMethod(Recommender):
+    """Settings of every method that learns by epochs and keeps the best one."""
+
+    dim: int = setting(50, "length of a user's or item's vector", low=1)
+    epochs: int = setting(100, "most passes over the clicks", low=1)
+    patience: int = setting(20, "epochs without improvement before the end; 0: never", low=0)
+    snips_exponent: float = setting(
+        1.5, "how strongly held-out clicks on popular items are weighed down", low=-1
+    )
+    snips_k: int = setting(20, "length of the list that the held-out clicks judge", low=1)
+
+    def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
+        """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
+
+        def quality(parameters: Parameters) -> float:
+            return held_out_quality(
+                lambda users: self.scores(parameters, users),
+                clicks,
+                held_out,
+                exponent=self.snips_exponent,
+                k=min(self.snips_k, clicks.n_items),
+            )
+
+        chooses = quality if len(held_out) else None
+        return training.Loop(self.name, self.epochs, self.patience, chooses)
+
+    def scores(self, parameters: Parameters, users: Indices) -> Block:
+        return parameters["user_factors"][users] @ parameters["item_factors"].T
+
+
+@dataclass(frozen=True)
+class FactorMethod(TrainedMethod):
+    """p_ui = σ(ω_uᵀω_i), trained by Adam on batches of clicks and drawn negatives."""
+
+    batch_size: int = setting(1024, "pairs in a batch", low=1)
+    learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0)
+    weight_decay: float = setting(1e-5, "added to the gradient of touched rows", low=0)
+    negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
+    initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
+
+    @abstractmethod
+    def objective(self) -> Objective:
+        """What this method minimises."""
+
+    def initial(self, clicks: Clicks, rng: np.random.Generator) -> Parameters:
+        """Where training starts."""
+        return {
+            "user_factors": self.normal(clicks.n_users, rng),
+            "item_factors": self.normal(clicks.n_items, rng),
+        }
+
+    def normal(self, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        return rng.normal(0, self.initial_scale, (rows, self.dim)).astype(np.float32)
+
+    def optimiser(self) -> Optimiser:
+        return Optimiser(self.learning_rate, self.weight_decay)
+
+    def samples(
+        self, clicks: Clicks, rng: np.random.Generator
+    ) -> sampling.Pairs | sampling.Triples:
+        """The samples of one epoch."""
+        return sampling.sampled_pairs(clicks, negatives=self.negatives, weighting="none", rng=rng)
+
+    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+        """The engine that will train this method, ready at the first step."""
+        del side
+        return engines.build(self.objective(), self.optimiser(), self.initial(clicks, rng))
+
+    def trained_on(self, clicks: Clicks, side: Side) -> Clicks:
+        """The clicks that samples are drawn from."""
+        del side
+        return clicks
+
+    def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        """What a model keeps, from what the engine has learned."""
+        del clicks, side
+        return parameters
+
+    def train(
+        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> tuple[Parameters, dict[str, Any]]:
+        rng = np.random.default_rng(seed)
+        engine = self.engine(clicks, side, rng)
+        learned_from = self.trained_on(clicks, side)
+
+        def epoch() -> float:
+            return engine.epoch(self.samples(learned_from, rng), batch_size=self.batch_size)
+
+        return training.run(
+            self.loop(clicks, held_out),
+            epoch=epoch,
+            parameters=lambda: self.finished(engine.parameters(), clicks, side),
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True)
+class PointwiseMethod(FactorMethod):
+    """Factor models that learn from single pairs, clicked or not."""
+
+    pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
+    weighting: sampling.Weighting = setting(
+        "none", "or weigh the drawn negatives so that they stand for all unclicked pairs"
+    )
+
+    def samples(self, clicks: Clicks, rng: np.random.Generator) -> sampling.Pairs:
+        if self.pairs == "all":
+            return sampling.all_pairs(clicks, rng=rng)
+        return sampling.sampled_pairs(
+            clicks, negatives=self.negatives, weighting=self.weighting, rng=rng
+        )
+
+
+@dataclass(frozen=True)
+class PopularityMethod(PointwiseMethod):
+    """Factor models whose exposure is, or starts from, the popularity θ of an item."""
+
+    popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
+    popularity_floor: float = setting(
+        0.01, "least θ, and that of an item without clicks", above=0, high=1
+    )
+
+    def popularity(self, clicks: Clicks) -> NDArray[np.float32]:
+        return exposure.popularity(
+            clicks.item_counts, exponent=self.popularity_exponent, floor=self.popularity_floor
+        )
+
+
+@dataclass(frozen=True)
+class GivenExposureMethod(PopularityMethod):
+    """Factor models with a fixed exposure: popularity, or what they are given."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"exposure"})
+
+    def given(self, clicks: Clicks, side: Side) -> NDArray[np.float32]:
+        if side.exposure is None:
+            return self.popularity(clicks)
+        return exposure.given(side.exposure, n_users=clicks.n_users, n_items=clicks.n_items)
+
+    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+        start = self.initial(clicks, rng)
+        return engines.build(
+            self.objective(), self.optimiser(), start, exposure=self.given(clicks, side)
+        )
+
+    def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        return parameters | {"exposure": self.given(clicks, side)}
+
+    def exposure(self, parameters: Parameters, users: Indices) -> Block:
+        table = parameters["exposure"]
+        if table.ndim == 1:
+            return np.broadcast_to(table, (len(users), len(table)))
+        return table[users]

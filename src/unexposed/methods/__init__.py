@@ -1,0 +1,43 @@
+"""One file a method; METHODS names them all."""
+
+from typing import Any
+
+from unexposed.errors import InputError, did_you_mean
+from unexposed.methods.bpr import BPR
+from unexposed.methods.cjmf import CJMF
+from unexposed.methods.expomf import ExpoMF
+from unexposed.methods.mf import MF
+from unexposed.methods.popularity import Popularity
+from unexposed.methods.random import Random
+from unexposed.methods.relmf import RelMF
+from unexposed.methods.ubo import UBO
+from unexposed.methods.umf import UMF
+from unexposed.methods.wmf import WMF
+from unexposed.recommender import Recommender
+from unexposed.settings import check_names
+
+METHODS: dict[str, type[Recommender]] = {
+    "random": Random,
+    "popularity": Popularity,
+    "mf": MF,
+    "bpr": BPR,
+    "wmf": WMF,
+    "relmf": RelMF,
+    "umf": UMF,
+    "expomf": ExpoMF,
+    "cjmf": CJMF,
+    "ubo": UBO,
+}
+
+
+def make(name: str, **settings: Any) -> Recommender:
+    """The method of this name with these settings, the rest at their defaults."""
+    check_names(name, method(name), list(settings))
+    return method(name)(**settings)
+
+
+def method(name: str) -> type[Recommender]:
+    """The class of this name."""
+    if name not in METHODS:
+        raise InputError(f"no method {name!r}; {did_you_mean(name, METHODS)}")
+    return METHODS[name]

@@ -1,0 +1,24 @@
+"""Bayesian personalised ranking (Rendle et al. 2009): a clicked item above an unclicked one."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unexposed import sampling
+from unexposed.data import Clicks
+from unexposed.engine import Objective
+from unexposed.factors import FactorMethod
+
+
+@dataclass(frozen=True)
+class BPR(FactorMethod):
+    """−log σ(ω_uᵀω_i − ω_uᵀω_j), i clicked and j not."""
+
+    name: ClassVar[str] = "bpr"
+
+    def objective(self) -> Objective:
+        return Objective("pairwise")
+
+    def samples(self, clicks: Clicks, rng: np.random.Generator) -> sampling.Triples:
+        return sampling.sampled_triples(clicks, negatives=self.negatives, rng=rng)

@@ -1,0 +1,27 @@
+"""The popular list, the same for everyone."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unexposed.data import Clicks, Indices
+from unexposed.progress import Progress
+from unexposed.recommender import Block, Parameters, Recommender, Side
+
+
+@dataclass(frozen=True)
+class Popularity(Recommender):
+    """Score = how many users clicked the item."""
+
+    name: ClassVar[str] = "popularity"
+
+    def train(
+        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> tuple[Parameters, dict[str, Any]]:
+        del held_out, seed, side, progress
+        return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
+
+    def scores(self, parameters: Parameters, users: Indices) -> Block:
+        counts = parameters["item_counts"]
+        return np.broadcast_to(counts, (len(users), len(counts)))

@@ -1,0 +1,31 @@
+"""A random ranking: the floor that every table needs."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unexposed.data import Clicks, Indices
+from unexposed.progress import Progress
+from unexposed.recommender import Block, Parameters, Recommender, Side, pair_hash
+
+
+@dataclass(frozen=True)
+class Random(Recommender):
+    """A score drawn for each pair from its seed, without a table of them."""
+
+    name: ClassVar[str] = "random"
+
+    def train(
+        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> tuple[Parameters, dict[str, Any]]:
+        del held_out, side, progress
+        return {
+            "seed": np.array([seed], dtype=np.int64),
+            "items": np.arange(clicks.n_items, dtype=np.int32),
+        }, {}
+
+    def scores(self, parameters: Parameters, users: Indices) -> Block:
+        salt = int(parameters["seed"][0]) + 1
+        hashed = pair_hash(users[:, None], parameters["items"][None, :], salt=salt)
+        return (hashed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)

@@ -1,0 +1,20 @@
+"""RelMF (Saito et al. 2020): clicks weighted by the inverse of their exposure."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from unexposed.engine import Objective
+from unexposed.factors import GivenExposureMethod
+from unexposed.settings import setting
+
+
+@dataclass(frozen=True)
+class RelMF(GivenExposureMethod):
+    """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
+
+    name: ClassVar[str] = "relmf"
+    form: Literal["log", "squared"] = setting("log", "of the loss; public code trains the squared")
+
+    def objective(self) -> Objective:
+        squared = self.form == "squared"
+        return Objective("inverse_propensity_squared" if squared else "inverse_propensity")

@@ -1,0 +1,115 @@
+"""UBO (Chen et al. 2022): relevance by the low-variance loss, exposure by bi-level optimisation."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import engine as engines
+from unexposed import exposure, validation
+from unexposed.data import Clicks, Indices
+from unexposed.engine import Engine, Objective, Optimiser, Strategy
+from unexposed.errors import InputError
+from unexposed.factors import PopularityMethod
+from unexposed.recommender import Block, Parameters, Side
+from unexposed.settings import setting
+
+
+@dataclass(frozen=True)
+class UBO(PopularityMethod):
+    """−[ R̃·log(m·p) + (1 − R̃)·log(1 − m·p) ] with a learned exposure:
+
+    m = r(ω_i)·σ(e_uᵀω_i) + (1 − r(ω_i))·θ_i,  r(x) = σ(wᵀx + b),
+    where α = (e, w, b) descends L_val at ω' = ω − η ∂L_train/∂ω (strategy "bilevel").
+    The other strategies are the paper's JointOpt, AlterOpt and BiOpt2, and an exposure that stays
+    where it starts.
+    """
+
+    name: ClassVar[str] = "ubo"
+    takes: ClassVar[frozenset[str]] = frozenset({"user_features", "validation"})
+    strategy: Strategy = setting("bilevel", "how the exposure learns")
+    exposure_learning_rate: float = setting(1e-3, "of Adam, for the exposure", low=0)
+    exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
+    exposure_offset: float = setting(0.0, "added inside σ(e_uᵀω_i): higher starts higher")
+    lookahead: float = setting(1e-3, "η, the step size of the look-ahead", above=0)
+    validation_users: float = setting(
+        0.2, "share of users, the most active, in the validation set", above=0, high=1
+    )
+    validation_items: int = setting(1, "clicked and unclicked items of each of them", low=1)
+    validation_batch: int = setting(0, "validation pairs used at each step; 0: all", low=0)
+    validation_in_training: bool = setting(True, "keep the validation clicks in training")
+
+    def objective(self) -> Objective:
+        return Objective(
+            "low_variance",
+            self.strategy,
+            offset=self.exposure_offset,
+            validation_batch=self.validation_batch,
+        )
+
+    def optimiser(self) -> Optimiser:
+        return Optimiser(
+            self.learning_rate,
+            self.weight_decay,
+            exposure_learning_rate=self.exposure_learning_rate,
+            exposure_weight_decay=self.exposure_weight_decay,
+            lookahead=self.lookahead,
+        )
+
+    def validation_set(self, clicks: Clicks) -> validation.ValidationSet:
+        """The unbiased set that this method builds from a log."""
+        return validation.from_log(clicks, users=self.validation_users, items=self.validation_items)
+
+    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+        start = self.initial(clicks, rng)
+        if side.user_features is None:
+            start["exposure_user_factors"] = self.normal(clicks.n_users, rng)
+        else:
+            features = _checked(side.user_features, clicks.n_users)
+            start["exposure_feature_weight"] = self.normal(features.shape[1], rng)
+        start["gate_weight"] = self.normal(1, rng)[0]
+        start["gate_bias"] = np.zeros(1, dtype=np.float32)
+        guide = side.validation or self.validation_set(clicks)
+        return engines.build(
+            self.objective(),
+            self.optimiser(),
+            start,
+            exposure=self.popularity(clicks),
+            features=side.user_features,
+            validation=guide.shuffled(rng),
+        )
+
+    def trained_on(self, clicks: Clicks, side: Side) -> Clicks:
+        if self.validation_in_training or side.validation is not None:
+            return clicks
+        guide = self.validation_set(clicks)
+        in_guide = np.isin(clicks.keys, guide.keys(clicks.n_items))
+        return clicks.pick(~in_guide)
+
+    def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        parameters["popularity"] = self.popularity(clicks)
+        if side.user_features is not None:  # e_u = features · weight
+            weight = parameters.pop("exposure_feature_weight")
+            parameters["exposure_user_factors"] = (side.user_features @ weight).astype(np.float32)
+        return parameters
+
+    def exposure(self, parameters: Parameters, users: Indices) -> Block:
+        return exposure.gated_block(
+            parameters["exposure_user_factors"][users],
+            parameters["item_factors"],
+            parameters["gate_weight"],
+            float(parameters["gate_bias"][0]),
+            parameters["popularity"],
+            offset=self.exposure_offset,
+        )
+
+
+def _checked(features: NDArray[Any], n_users: int) -> NDArray[Any]:
+    if features.ndim != 2 or len(features) != n_users:
+        raise InputError(
+            f"user_features must have a row for each of {n_users} users, got shape {features.shape}"
+        )
+    if not np.isfinite(features).all():
+        raise InputError("user_features must be finite numbers")
+    return features

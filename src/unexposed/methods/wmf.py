@@ -1,0 +1,71 @@
+"""Weighted matrix factorisation (Hu, Koren and Volinsky 2008), by alternating least squares."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unexposed import training
+from unexposed.data import Clicks
+from unexposed.factors import TrainedMethod
+from unexposed.progress import Progress
+from unexposed.recommender import Parameters, Side
+from unexposed.settings import setting
+
+
+@dataclass(frozen=True)
+class WMF(TrainedMethod):
+    """Σ c·(R̃ − ω_uᵀω_i)² + λ(|ω_u|² + |ω_i|²), c = 1 for a click and c₀ < 1 for the rest."""
+
+    name: ClassVar[str] = "wmf"
+    epochs: int = setting(30, "most sweeps over users and items", low=1)
+    unclicked_weight: float = setting(0.1, "c₀, how much a missing click counts", above=0, high=1)
+    regularisation: float = setting(5.0, "λ", above=0)
+    initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
+
+    def train(
+        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> tuple[Parameters, dict[str, Any]]:
+        del side
+        rng = np.random.default_rng(seed)
+        matrix = clicks.matrix()
+        by_item = sp.csr_array(matrix.T)
+        shape = (clicks.n_users + clicks.n_items, self.dim)
+        start = rng.normal(0, self.initial_scale, shape).astype(np.float32)
+        factors = {
+            "user_factors": start[: clicks.n_users],
+            "item_factors": start[clicks.n_users :],
+        }
+
+        def epoch() -> float:
+            factors["user_factors"] = self._solve(matrix, factors["item_factors"])
+            factors["item_factors"] = self._solve(by_item, factors["user_factors"])
+            return self._objective(matrix, **factors)
+
+        return training.run(
+            self.loop(clicks, held_out), epoch=epoch, parameters=factors.copy, progress=progress
+        )
+
+    def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
+        """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""
+        base = self.unclicked_weight * (other.T @ other)
+        base += self.regularisation * np.eye(self.dim, dtype=np.float32)
+        out = np.empty((clicks.shape[0], self.dim), dtype=np.float32)
+        for row in range(clicks.shape[0]):
+            clicked = other[clicks.indices[clicks.indptr[row] : clicks.indptr[row + 1]]]
+            left = base + (1 - self.unclicked_weight) * (clicked.T @ clicked)
+            out[row] = np.linalg.solve(left, clicked.sum(axis=0))
+        return out
+
+    def _objective(
+        self, clicks: sp.csr_array, *, user_factors: NDArray[Any], item_factors: NDArray[Any]
+    ) -> float:
+        """The loss a user: Σ over all pairs through the Gram matrices, no users × items."""
+        coo = clicks.tocoo()
+        score = np.einsum("nd,nd->n", user_factors[coo.row], item_factors[coo.col])
+        over_all = np.sum((user_factors.T @ user_factors) * (item_factors.T @ item_factors))
+        missed = self.unclicked_weight * (over_all - np.sum(score**2))
+        decay = self.regularisation * (np.sum(user_factors**2) + np.sum(item_factors**2))
+        return float((np.sum((1 - score) ** 2) + missed + decay) / clicks.shape[0])

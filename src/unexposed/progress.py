@@ -1,0 +1,122 @@
+"""What a person sees while long work runs: a bar on a terminal, lines elsewhere, or nothing."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One finished epoch."""
+
+    label: str
+    epoch: int  # from 1
+    epochs: int
+    loss: float
+    value: float | None  # what chooses the epoch, on the held-out clicks; higher is better
+    best_epoch: int
+
+
+class Progress(Protocol):
+    """Told of every epoch; used as a context around a training."""
+
+    def __call__(self, tick: Tick) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __call__(self, tick: Tick) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Lines(Silent):
+    """A plain line now and then: the first epoch, every few seconds, and each label's last."""
+
+    def __init__(self, stream: TextIO | None = None, *, seconds: float = 5.0) -> None:
+        self._stream = stream or sys.stderr
+        self._seconds = seconds
+        self._last: Tick | None = None
+        self._next = 0.0
+
+    def __call__(self, tick: Tick) -> None:
+        if self._last is not None and self._last.label != tick.label:
+            self._flush()
+        self._last = tick
+        if time.monotonic() >= self._next:
+            self._flush()
+            self._next = time.monotonic() + self._seconds
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._last is not None:
+            print(_line(self._last), file=self._stream, flush=True)
+            self._last = None
+
+
+class Bar(Silent):
+    """A rich progress bar on standard error."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=1, note="", visible=False)
+        self._label = ""
+
+    def __call__(self, tick: Tick) -> None:
+        if tick.label != self._label:
+            self._bar.reset(self._task, description=tick.label, total=tick.epochs, visible=True)
+            self._label = tick.label
+        self._bar.update(self._task, completed=tick.epoch, note=_note(tick))
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def on_terminal(otherwise: Callable[[], Progress]) -> Progress:
+    """A bar where standard error is a terminal, else what is given."""
+    return Bar() if sys.stderr.isatty() else otherwise()
+
+
+def _note(tick: Tick) -> str:
+    if tick.value is None:
+        return f"loss {tick.loss:.4f}"
+    return f"loss {tick.loss:.4f}, held-out {tick.value:.4f}, best epoch {tick.best_epoch}"
+
+
+def _line(tick: Tick) -> str:
+    return f"{tick.label}: epoch {tick.epoch} of {tick.epochs}, {_note(tick)}"

@@ -1,0 +1,117 @@
+"""A method's fields are its settings: their bounds, and how text becomes one of them."""
+
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from unexposed.errors import InputError, did_you_mean
+
+T = TypeVar("T")
+
+
+def setting(
+    default: T,
+    about: str,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+) -> T:
+    """A dataclass field that states what it is for and which values it allows.
+
+    `low` and `high` are allowed values themselves, `above` is not.
+    """
+    metadata = {"about": about, "low": low, "above": above, "high": high}
+    return field(default=default, metadata=metadata)
+
+
+def known(cls: type) -> dict[str, Field[Any]]:
+    """The settings of a method, by name."""
+    return {f.name: f for f in fields(cls) if f.init}
+
+
+def check_names(method: str, cls: type, names: list[str]) -> None:
+    """Refuse a setting the method does not have."""
+    for name in names:
+        if name not in known(cls):
+            raise InputError(f"{method} has no setting {name!r}; {did_you_mean(name, known(cls))}")
+
+
+def check_values(method: str, settings: object) -> None:
+    """Refuse a value of the wrong type, or out of the bounds its field states."""
+    hints = get_type_hints(type(settings))
+    for name, f in known(type(settings)).items():
+        value = getattr(settings, name)
+        hint = hints[name]
+        if hint is float and type(value) is int:
+            object.__setattr__(settings, name, float(value))
+        elif not _fits(value, hint):
+            raise InputError(f"{method}'s setting {name} must be {_spoken(hint)}, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not _within(value, f.metadata):
+            raise InputError(
+                f"{method}'s setting {name} must be {_bounds(f.metadata)}, got {value!r}"
+            )
+
+
+def parse_value(method: str, cls: type, name: str, text: str) -> Any:
+    """The value of a setting from the text of a command line."""
+    check_names(method, cls, [name])
+    hint = get_type_hints(cls)[name]
+    if hint is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        if hint is int:
+            return int(text)
+        if hint is float:
+            return float(text)
+    except ValueError:
+        hinted = _spoken(hint)
+        raise InputError(f"{method}'s setting {name} must be {hinted}, got {text!r}") from None
+    return text
+
+
+def values(settings: object) -> dict[str, Any]:
+    """The settings as a plain dict, for JSON and for show."""
+    return {name: getattr(settings, name) for name in known(type(settings))}
+
+
+def default(cls: type, name: str) -> Any:
+    found = known(cls)[name].default
+    return None if found is MISSING else found
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _spoken(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(repr(choice) for choice in get_args(hint))
+    spoken = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return spoken.get(hint, str(hint))
+
+
+def _within(value: float, metadata: Any) -> bool:
+    low, above, high = metadata.get("low"), metadata.get("above"), metadata.get("high")
+    return (
+        (low is None or value >= low)
+        and (above is None or value > above)
+        and (high is None or value <= high)
+        and value == value  # NaN is within no bounds
+        and abs(value) != float("inf")
+    )
+
+
+def _bounds(metadata: Any) -> str:
+    low, above, high = metadata.get("low"), metadata.get("above"), metadata.get("high")
+    parts = [
+        f"at least {low}" if low is not None else None,
+        f"above {above}" if above is not None else None,
+        f"at most {high}" if high is not None else None,
+    ]
+    return " and ".join(p for p in parts if p) or "a finite number"

@@ -1,0 +1,76 @@
+"""The one loop: epochs, the held-out clicks that choose one, early stopping."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from unexposed.errors import InputError
+from unexposed.progress import Progress, Tick
+from unexposed.recommender import Parameters
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How long to train, and what chooses the epoch to keep."""
+
+    label: str
+    epochs: int
+    patience: int  # epochs without improvement before the end; 0: never stop early
+    quality: Callable[[Parameters], float] | None  # on held-out clicks; higher is better
+
+
+def run(
+    loop: Loop,
+    *,
+    epoch: Callable[[], float],
+    parameters: Callable[[], Parameters],
+    progress: Progress,
+) -> tuple[Parameters, dict[str, Any]]:
+    """The parameters of the best epoch and the facts of the training.
+
+    `epoch` trains one and gives its mean loss; `parameters` gives a copy of what was learned.
+    Without held-out clicks the last epoch is kept. Ctrl-C ends the training and keeps the best
+    epoch so far; a loss that is not finite does too, and with no good epoch it is an error.
+    """
+    started = time.monotonic()
+    best, best_epoch, best_value = None, 0, -math.inf
+    losses: list[float] = []
+    values: list[float] = []
+    ended = "all epochs done"
+    try:
+        for number in range(1, loop.epochs + 1):
+            loss = epoch()
+            if not math.isfinite(loss):
+                ended = f"the loss was not finite in epoch {number}"
+                break
+            losses.append(loss)
+            value = None
+            if loop.quality is None:
+                best, best_epoch = parameters(), number
+            else:
+                current = parameters()
+                value = loop.quality(current)
+                values.append(value)
+                if value > best_value:
+                    best, best_epoch, best_value = current, number, value
+            progress(Tick(loop.label, number, loop.epochs, loss, value, best_epoch))
+            if loop.quality and loop.patience and number - best_epoch >= loop.patience:
+                ended = f"no improvement in {loop.patience} epochs"
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        ended = "interrupted"
+    if best is None:
+        raise InputError(f"{loop.label}: {ended}; try a lower learning_rate or a smaller dim")
+    facts = {
+        "epochs_run": len(losses),
+        "best_epoch": best_epoch,
+        "ended": ended,
+        "losses": losses,
+        "held_out": values,
+        "seconds": time.monotonic() - started,
+    }
+    return best, facts

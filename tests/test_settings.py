@@ -1,0 +1,90 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from unexposed import settings
+from unexposed.comparison import parse_methods
+from unexposed.errors import InputError
+from unexposed.settings import setting
+
+
+@dataclass(frozen=True)
+class Some:
+    size: int = setting(3, "how many", low=1, high=9)
+    rate: float = setting(0.5, "how fast", above=0)
+    kind: Literal["a", "b"] = setting("a", "which")
+    on: bool = setting(True, "whether")
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"size": 0}, "size must be at least 1 and at most 9, got 0"),
+        ({"size": 10}, "size must be at least 1 and at most 9, got 10"),
+        ({"size": 1.0}, "size must be a whole number, got 1.0"),
+        ({"rate": 0.0}, "rate must be above 0, got 0.0"),
+        ({"rate": float("inf")}, "rate must be above 0, got inf"),
+        ({"rate": "x"}, "rate must be a number, got 'x'"),
+        ({"kind": "c"}, "kind must be one of 'a', 'b', got 'c'"),
+        ({"on": 1}, "on must be true or false, got 1"),
+    ],
+)
+def test_a_value_out_of_bounds_or_type_is_refused_by_name(given, complaint):
+    with pytest.raises(InputError, match=f"some's setting {complaint}"):
+        settings.check_values("some", Some(**given))
+
+
+def test_a_whole_number_serves_as_a_number():
+    some = Some(rate=2)
+    settings.check_values("some", some)
+    assert type(some.rate) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("size", "4", 4), ("rate", "1e-3", 1e-3), ("kind", "b", "b"), ("on", "False", False)],
+)
+def test_text_becomes_the_type_of_its_setting(name, text, value):
+    parsed = settings.parse_value("some", Some, name, text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_text_that_is_no_value_is_refused():
+    with pytest.raises(InputError, match="size must be a whole number, got '1.5'"):
+        settings.parse_value("some", Some, "size", "1.5")
+    with pytest.raises(InputError, match="has no setting 'sise'; did you mean 'size'"):
+        settings.parse_value("some", Some, "sise", "1")
+
+
+def test_an_assignment_reaches_every_method_that_has_the_setting():
+    made = parse_methods("popularity, mf,bpr", ["epochs=3", "bpr.dim=8"])
+    assert list(made) == ["popularity", "mf", "bpr"]
+    assert (made["mf"].epochs, made["bpr"].epochs) == (3, 3)
+    assert (made["mf"].dim, made["bpr"].dim) == (50, 8)
+
+
+def test_a_method_can_carry_settings_of_its_own_which_win():
+    made = parse_methods("ubo,ubo:strategy=joint:dim=4", ["dim=9"])
+    assert made["ubo"].strategy == "bilevel"
+    assert made["ubo"].dim == 9
+    assert made["ubo:strategy=joint:dim=4"].strategy == "joint"
+    assert made["ubo:strategy=joint:dim=4"].dim == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "assignments", "complaint"),
+    [
+        ("", [], "no method given"),
+        ("mff", [], "did you mean 'mf'"),
+        ("mf", ["epoch=3"], "no method here has a setting 'epoch'; did you mean 'epochs'"),
+        ("mf", ["epochs"], "a setting is given as name=value, got 'epochs'"),
+        ("mf", ["bpr.dim=3"], "'bpr' is not among the methods"),
+        ("mf", ["epochs=many"], "epochs must be a whole number"),
+        ("mf", ["epochs=0"], "epochs must be at least 1"),
+    ],
+)
+def test_a_mistake_in_methods_or_settings_is_named(names, assignments, complaint):
+    with pytest.raises(InputError, match=complaint):
+        parse_methods(names, assignments)
