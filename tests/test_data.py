@@ -109,7 +109,8 @@ def test_ids_know_their_indices_and_nothing_else():
 
 
 def test_ids_from_text_take_the_type_of_the_known_ones():
-    assert ITEMS.parse(["20", "-3", "x"]) == [20, -3, "x"]
+    assert ITEMS.parse(["20", "-3", "x", "--5", "007"]) == [20, -3, "x", "--5", "007"]
+    assert Ids.of([2**70, 1]).values.tolist() == [2**70, 1]
     assert USERS.parse(["20"]) == ["20"]
 
 

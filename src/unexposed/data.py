@@ -1,5 +1,6 @@
 """Who clicked what, what was judged, and the raw ids behind the indices."""
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +29,7 @@ class Ids:
     def of(raw: Iterable[Hashable]) -> "Ids":
         """Ids from distinct raw values, in the order given."""
         raw = list(raw)
-        if all(type(r) is int or isinstance(r, np.integer) for r in raw):
+        if all(_is_int64(r) for r in raw):
             return Ids(np.array(raw, dtype=np.int64))
         values = np.empty(len(raw), dtype=object)
         values[:] = raw
@@ -73,7 +74,12 @@ class Ids:
         """Raw ids from text, as they come from a file or a command line."""
         if not self.are_integers:
             return list(texts)
-        return [int(t) if t.strip().lstrip("-").isdecimal() else t for t in texts]
+        return [int(t) if re.fullmatch("0|-?[1-9][0-9]{0,17}", t) else t for t in texts]
+
+
+def _is_int64(raw: Hashable) -> bool:
+    whole = type(raw) is int or isinstance(raw, np.integer)
+    return whole and -(2**63) <= raw < 2**63  # type: ignore[operator]
 
 
 class HasIds(Protocol):

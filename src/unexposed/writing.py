@@ -1,0 +1,124 @@
+"""Files written whole or not at all: tables, and the folder of a simulated world."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unexposed.data import Clicks, HasIds, Judgements
+from unexposed.errors import InputError
+from unexposed.recommender import column
+from unexposed.simulate import World
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_PAIRS = 50_000_000
+ENDINGS = (".csv", ".tsv", ".parquet")
+
+
+def check_table(path: Path) -> None:
+    """Refuse a place that no table can be written to, before the work begins."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"cannot tell the format of {path}: end it in {', '.join(ENDINGS)}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file")
+
+
+def write_table(table: "pl.DataFrame", path: Path) -> None:
+    """Write a table as CSV, TSV or Parquet, by the ending of the name."""
+    check_table(path)
+    if path.suffix == ".parquet":
+        write_whole(path, table.write_parquet)
+    else:
+        separator = "\t" if path.suffix == ".tsv" else ","
+        write_whole(path, lambda to: table.write_csv(to, separator=separator))
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the place, then move there: a reader sees the old file or the new one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            temporary.chmod(0o644)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_world(world: HasIds, folder: Path) -> None:
+    """Refuse a place that is no folder, and a world whose truth would be too long a table."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder")
+    pairs = len(world.user_ids) * len(world.item_ids)
+    if pairs > MOST_PAIRS:
+        raise InputError(
+            f"the truth of this world would be a table of {pairs:,} rows, {MOST_PAIRS:,} at most; "
+            "make it smaller with --users and --items, or --trim for a data set"
+        )
+
+
+def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
+    """clicks.csv, judged.csv and truth.parquet of a world; what was written, a line each."""
+    check_world(world, folder)
+    split = world.split(seed=seed, held_out=0.0)
+    write_table(click_table(split.train), folder / "clicks.csv")
+    write_table(judged_table(split.judged), folder / "judged.csv")
+    write_table(truth_table(world), folder / "truth.parquet")
+    return [
+        f"{folder / 'clicks.csv'}: {len(split.train):,} clicks of {world.n_users:,} users "
+        f"on {world.n_items:,} items",
+        f"{folder / 'judged.csv'}: {len(split.judged):,} judged pairs, "
+        f"{int(split.judged.relevant.sum()):,} of them relevant",
+        f"{folder / 'truth.parquet'}: exposure and relevance of every pair",
+    ]
+
+
+def click_table(clicks: Clicks) -> "pl.DataFrame":
+    """user, item: a row a click."""
+    import polars as pl
+
+    return pl.DataFrame(
+        {
+            "user": column(clicks.user_ids.values[clicks.users]),
+            "item": column(clicks.item_ids.values[clicks.items]),
+        }
+    )
+
+
+def judged_table(judged: Judgements) -> "pl.DataFrame":
+    """user, item, relevance (0 or 1)."""
+    import polars as pl
+
+    return pl.DataFrame(
+        {
+            "user": column(judged.user_ids.values[judged.users]),
+            "item": column(judged.item_ids.values[judged.items]),
+            "relevance": pl.Series(judged.relevant.astype(np.int8)),
+        }
+    )
+
+
+def truth_table(world: World) -> "pl.DataFrame":
+    """user, item, exposure, relevance of every pair: as long as users × items, for small worlds."""
+    import polars as pl
+
+    users = np.arange(world.n_users, dtype=np.int32)
+    rows, columns = np.repeat(users, world.n_items), np.tile(np.arange(world.n_items), len(users))
+    return pl.DataFrame(
+        {
+            "user": column(world.user_ids.values[rows]),
+            "item": column(world.item_ids.values[columns]),
+            "exposure": pl.Series(world.exposure(users).ravel()),
+            "relevance": pl.Series(world.relevance(users).ravel()),
+        }
+    )
