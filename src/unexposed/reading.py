@@ -1,0 +1,335 @@
+"""Logs and judgements from files and frames; a bad one is refused in one sentence."""
+
+import logging
+import math
+import re
+from collections.abc import Callable, Hashable
+from os import PathLike
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unexposed.data import Clicks, HasIds, Ids, Indices, Judgements
+from unexposed.errors import InputError, did_you_mean
+from unexposed.sources import (
+    Column,
+    Table,
+    Text,
+    bad_row,
+    check_text,
+    existing,
+    open_table,
+    plain,
+    refusing,
+    text_lines,
+)
+
+Say = Callable[[str], object]
+
+# What a column may be called, best first: lower case, without "_", "-" and spaces.
+NAMES = {
+    "user": "user userid uid customer customerid visitor visitorid member memberid u",
+    "item": "item itemid iid product productid sku movie movieid song songid track trackid "
+    "article articleid book bookid asin i",
+    "rating": "rating ratings stars",
+    "relevance": "relevance relevant label",
+}
+THRESHOLD = 4.0  # of five stars
+
+
+def read_log(
+    source: Any,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    threshold: float | None = None,
+    delimiter: str | None = None,
+    say: Say | None = None,
+) -> Clicks:
+    """Clicks from a CSV, TSV or Parquet file, a frame, a mapping of columns or a sparse matrix.
+
+    Columns that are not given are recognised by `NAMES`. Where there is a rating, a click is a
+    rating of at least the threshold; else every row is one. A matrix holds counts, or ratings if
+    there is a threshold. Every user and item of the log is known, also those without a click.
+    """
+    limit = _limit(threshold)
+    with refusing(source):
+        if sp.issparse(source):
+            return _clicks_of_matrix(source, threshold)
+        table = open_table(source, delimiter)
+        names = _pair_names(table, user, item)
+        rated = _named(table, "rating", rating, needed=threshold is not None)
+        rule = "every row is a click" if rated is None else f"a click is {_rule(rated, limit)}"
+        _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
+        columns = table.take(names if rated is None else [*names, rated])
+        liked = slice(None) if rated is None else _chosen(table, columns.pop(), rated, limit)
+        (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
+        _check_universe(table.name, user_ids, item_ids)
+        users, items = users[liked], items[liked]
+        if len(users) == 0:
+            raise InputError(f"{table.name}: {rule}, and none is; lower threshold= (--threshold)")
+        return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
+
+
+def read_judged(
+    source: Any,
+    like: HasIds,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    relevance: str | None = None,
+    rating: str | None = None,
+    threshold: float | None = None,
+    delimiter: str | None = None,
+    say: Say | None = None,
+) -> Judgements:
+    """Judged pairs in the indices of `like`; those with a user or item it lacks are left out.
+
+    Relevance is a column of 0 and 1, or a rating of at least the threshold. Ids are matched by
+    value, else by how they print: "7" in a text file is the integer 7, "007" is not.
+    """
+    by_rating = rating is not None or threshold is not None
+    if relevance is not None and by_rating:
+        raise InputError("relevance= excludes rating= and threshold=: give one or the other")
+    limit: float | None = _limit(threshold)
+    with refusing(source):
+        if sp.issparse(source):
+            source = _columns_of_matrix(source, "rating" if by_rating else "relevance")
+        table = open_table(source, delimiter)
+        names = _pair_names(table, user, item)
+        judged = _named(table, "rating", rating, needed=False)
+        if judged is None or not by_rating:
+            label = _named(table, "relevance", relevance, needed=judged is None)
+            judged, limit = (judged, limit) if label is None else (label, None)
+        assert judged is not None  # else relevance was needed
+        _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
+        columns = table.take([*names, judged])
+        relevant = _chosen(table, columns.pop(), judged, limit)
+        (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
+    user_at, item_at = _match(user_ids, like.user_ids), _match(item_ids, like.item_ids)
+    users, items = user_at[users], item_at[items]
+    known = (users >= 0) & (items >= 0)
+    if not known.all():
+        left_out = (
+            f"{table.name}: left out {np.sum(~known)} of {len(known)} judged pairs: "
+            f"{np.sum(user_at < 0)} unknown users, {np.sum(item_at < 0)} unknown items"
+        )
+        if not known.any():
+            raise InputError(f"{left_out}; judge users and items of the training log")
+        _sayer(say)(left_out)
+    return Judgements.from_pairs(
+        users[known], items[known], relevant[known], user_ids=like.user_ids, item_ids=like.item_ids
+    )
+
+
+def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
+    """The raw ids of a text file with one on each line, typed as `like_ids` are."""
+    with refusing(path):
+        file = existing(path)
+        check_text(file)
+        with text_lines(file) as stream:
+            lines = [line.rstrip("\r\n") for line in stream]
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise InputError(f"{plain(path)} holds no ids: write one on each line")
+    known = {str(raw): raw for raw in like_ids.values.tolist()}
+    integer = re.compile("0|-?[1-9][0-9]{0,18}" if like_ids.are_integers else "(?!)")
+    return [known.get(t, int(t) if integer.fullmatch(t) else t) for t in texts]
+
+
+# Sparse matrices
+
+
+def _columns_of_matrix(matrix: Any, values: str) -> dict[str, NDArray[Any]]:
+    """Where a matrix stores something, and what; explicit zeros included."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        shape = f"{matrix.ndim} dimensions of {matrix.dtype}"
+        raise InputError(f"the matrix has {shape}: give users × items of real numbers")
+    coo = sp.coo_array(matrix)
+    coo.sum_duplicates()
+    for at in np.flatnonzero(~(np.isfinite(coo.data) & (coo.data >= 0)))[:1]:
+        raise InputError(
+            f"the matrix holds {coo.data[at]} in row {coo.row[at]}, column {coo.col[at]}: "
+            "make every value finite and at least 0"
+        )
+    return {"user": coo.row, "item": coo.col, values: coo.data}
+
+
+def _clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
+    users, items, values = _columns_of_matrix(matrix, "value").values()
+    user_ids, item_ids = Ids.range(matrix.shape[0]), Ids.range(matrix.shape[1])
+    _check_universe("the matrix", user_ids, item_ids)
+    clicked = (values > 0) & (values >= (threshold or 0))
+    if not clicked.any():
+        raise InputError("the matrix has no click: store positive values, or lower threshold=")
+    counts = values[clicked] if threshold is None else None
+    if counts is not None and ((counts % 1 != 0) | (counts >= 2**31)).any():
+        raise InputError("the matrix holds more than counts: give threshold= if these are ratings")
+    return Clicks.from_pairs(
+        users[clicked], items[clicked], counts=counts, user_ids=user_ids, item_ids=item_ids
+    )
+
+
+# Which columns
+
+
+def _pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
+    names = [_named(table, "user", user), _named(table, "item", item)]
+    if names[0] == names[1]:
+        raise InputError(f"{table.name}: user= and item= both name {names[0]!r}; give two columns")
+    return cast(list[str], names)
+
+
+def _named(table: Table, role: str, given: str | None, *, needed: bool = True) -> str | None:
+    """The column given for a role, or the first that is recognised."""
+    if given in table.columns:
+        return given
+    alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(table.columns)}
+    for name in NAMES[role].split() if given is None else ():
+        if name in alike:
+            return name if name in table.columns else alike[name]
+    if given is None and not needed:
+        return None
+    near = plain(did_you_mean(given or role, table.columns), 200)
+    what = f"{role} column" if given is None else f"column {given!r}"
+    header = " in its header" if isinstance(table, Text) else ""
+    cure = f"{role}= (--{role})"
+    if role == "relevance":
+        cure = "relevance=, or a rating with rating= (--rating)"
+    raise InputError(f"{table.name} has no {what}{header} ({near}): name it with {cure}")
+
+
+def _limit(threshold: float | None) -> float:
+    if threshold is None:
+        return THRESHOLD
+    if not (math.isfinite(threshold) and threshold >= 0):
+        raise InputError(f"threshold must be a finite number of at least 0, got {threshold}")
+    return threshold
+
+
+def _check_universe(name: str, user_ids: Ids, item_ids: Ids) -> None:
+    for role, ids in (("user", user_ids), ("item", item_ids)):
+        if len(ids) < 2:
+            raise InputError(
+                f"{name} has fewer than two {role}s, which leaves nothing to learn: "
+                f"check that {role}= (--{role}) names the right column"
+            )
+
+
+# What is in them
+
+
+def _chosen(table: Table, column: Column, name: str, limit: float | None) -> NDArray[np.bool_]:
+    """Which rows are rated at least the limit; without one, which hold 1 and not 0."""
+    numbers = _numbers(column, words={} if limit is not None else {"true": "1", "false": "0"})
+    binary = (numbers == 0) | (numbers == 1)
+    good = binary if limit is None else numbers.is_finite() & (numbers >= 0)
+    for row in (~good.fill_null(False)).arg_true().head(1):
+        value = "" if column[row] is None else plain(column[row], 40)
+        must = "a number" if numbers[row] is None else "a finite number of at least 0"
+        cure = "correct it or leave the row out"
+        if limit is None:
+            must, cure = "0 or 1", f"if it rates, give rating={name!r} (--rating) and a threshold"
+        raise bad_row(table, row, f"the {plain(name)} '{value}' is not {must}; {cure}")
+    return numbers.to_numpy() >= (1 if limit is None else limit)
+
+
+def _numbers(column: Column, words: dict[str, str]) -> pl.Series:
+    """A column as floats, null where it holds no number."""
+    if isinstance(column, list) or not (
+        column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String)
+    ):
+        texts = [None if value is None else str(value) for value in column]
+        column = pl.Series(texts, dtype=pl.String)
+    if column.dtype == pl.String:
+        column = column.str.strip_chars().str.to_lowercase().replace(words)
+    return column if column.dtype.is_float() else column.cast(pl.Float64, strict=False)
+
+
+def _encode_pairs(
+    table: Table, columns: list[Column], names: list[str]
+) -> list[tuple[Ids, Indices]]:
+    if len(columns[0]) == 0:
+        raise InputError(f"{table.name} has no rows: write a user and an item in each")
+    return [_encode(table, columns.pop(0), name) for name in names]  # popped: freed once encoded
+
+
+def _encode(table: Table, column: Column, name: str) -> tuple[Ids, Indices]:
+    """The distinct ids of a column, sorted where they can be, and each row's index among them."""
+    column = _id_column(column)
+    if isinstance(column, list):
+        return _encode_objects(table, column, name)
+    missing = column.is_null() if column.dtype == pl.Int64 else column.is_null() | (column == "")
+    for row in missing.arg_true().head(1):
+        raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
+    values = column.unique().sort()
+    if column.dtype == pl.Int64:
+        return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
+    codes = column.cast(pl.Enum(values)).to_physical()  # by hashing: half the time of sorting
+    return Ids.of(values.to_list()), codes.cast(pl.Int32).to_numpy()
+
+
+def _encode_objects(table: Table, column: list[Any], name: str) -> tuple[Ids, Indices]:
+    place: dict[Any, int] = {}
+    codes = np.empty(len(column), dtype=np.int32)
+    for row, raw in enumerate(column):
+        if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
+            raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
+        try:
+            codes[row] = place.setdefault(raw, len(place))
+        except TypeError:
+            fault = f"the {type(raw).__name__} in column {name!r} is no id; make it a tuple"
+            raise bad_row(table, row, fault) from None
+    try:
+        ids = sorted(place)
+    except TypeError:  # ids of several kinds stay in the order of their first appearance
+        ids = list(place)
+    rank = np.empty(len(ids), dtype=np.int32)
+    rank[[place[raw] for raw in ids]] = np.arange(len(ids))
+    return Ids(np.fromiter(ids, dtype=object, count=len(ids))), rank[codes]
+
+
+def _id_column(column: Column) -> Column:
+    """As int64 or strings where all values are such, else as a list of objects."""
+    if isinstance(column, list):
+        kinds = {type(raw) for raw in column}
+        try:
+            if kinds == {str}:
+                return pl.Series(column, dtype=pl.String)
+            if all(kind is int or issubclass(kind, np.integer) for kind in kinds):
+                return pl.Series([int(raw) for raw in column], dtype=pl.Int64)
+        except (TypeError, UnicodeError):  # beyond 64 bits, or a lone surrogate
+            pass
+        return column
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
+    integers = column.cast(pl.Int64, strict=False) if column.dtype.is_integer() else None
+    if integers is not None and integers.null_count() == column.null_count():
+        return integers
+    return column.to_list()
+
+
+def _match(raw: Ids, known: Ids) -> Indices:
+    """The index in `known` of each raw id, by value, else by how it prints; −1 for none."""
+    found = known.index(raw.values)
+    if (raw.are_integers and known.are_integers) or (found >= 0).all():
+        return found
+    printed = {str(r): index for index, r in enumerate(known.values.tolist())}
+    by_print = np.array([printed.get(str(r), -1) for r in raw.values.tolist()], dtype=np.int32)
+    return np.where(found >= 0, found, by_print)
+
+
+def _sayer(say: Say | None) -> Say:
+    return say or logging.getLogger("unexposed").info
+
+
+def _pair(names: list[str]) -> str:
+    return f"user = {plain(names[0])}, item = {plain(names[1])}"
+
+
+def _rule(name: str, limit: float | None) -> str:
+    return f"{plain(name)} = 1" if limit is None else f"{plain(name)} ≥ {limit:g}"
