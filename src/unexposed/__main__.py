@@ -1,0 +1,5 @@
+"""`python -m unexposed` is the command `unexposed`."""
+
+from unexposed.cli import main
+
+main()

@@ -1,0 +1,344 @@
+"""The command `unexposed`: one short function a command."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unexposed import __version__
+from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    from unexposed.comparison import Comparison, Splits
+    from unexposed.evaluate import Protocol
+    from unexposed.recommender import Model
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Relevance from click logs, with exposure modelled beside it.",
+)
+
+UserColumn = Annotated[str | None, typer.Option("--user", help="Column of user ids.")]
+ItemColumn = Annotated[str | None, typer.Option("--item", help="Column of item ids.")]
+RatingColumn = Annotated[str | None, typer.Option("--rating", help="Column of ratings.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="A rating of at least this is a click. [default: 4]")
+]
+Delimiter = Annotated[str | None, typer.Option(help="What separates columns in a text file.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="name=value for a setting, method.name=value for one method."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
+    """Train and compare methods on a small simulated world; under a minute."""
+    from unexposed.demo import run
+
+    run(out, say=_say, progress=_progress)
+
+
+@app.command()
+def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show the known data sets: where each comes from, its terms, whether it is here."""
+    from unexposed import datasets as known
+    from unexposed import tables
+
+    rows = known.status(data_dir)
+    if as_json:
+        return _print_json(rows)
+    console = tables.console()
+    for row in rows:
+        left_out = ("name", "title", "absent" if row["present"] else "present")
+        shown = {k: v for k, v in row.items() if k not in left_out and v}
+        title = f"[bold]{row['name']}[/bold]  {row['title']}"
+        console.print(tables.key_value_table(shown, title=title), "")
+    return None
+
+
+@app.command()
+def fit(
+    log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    settings: Settings = None,
+    seed: Seed = 0,
+) -> None:
+    """Train a method on a click log and save the model."""
+    from unexposed.comparison import parse_methods
+    from unexposed.reading import read_log
+    from unexposed.storage import check_place
+
+    if "," in method:
+        raise InputError(f"fit trains one method, got {method!r}; compare takes several")
+    (recommender,) = parse_methods(method, settings or []).values()
+    check_place(out)
+    clicks = read_log(
+        log,
+        user=user,
+        item=item,
+        rating=rating,
+        threshold=threshold,
+        delimiter=delimiter,
+        say=_say,
+    )
+    _say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
+    model = recommender.fit(clicks, seed=seed, progress=_progress())
+    model.save(out)
+    _say(_training_line(model))
+    _say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
+
+
+@app.command()
+def recommend(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    users: Annotated[
+        Path | None, typer.Option(help="Text file with a user id a line. [default: all users]")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Items for each user.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV, TSV or Parquet file to write. [default: print]")
+    ] = None,
+    show_clicked: Annotated[
+        bool, typer.Option("--show-clicked", help="Recommend items the user has clicked, too.")
+    ] = False,
+) -> None:
+    """Recommend items for users, by raw id."""
+    from unexposed.reading import read_ids
+    from unexposed.storage import load
+    from unexposed.writing import check_table, write_table
+
+    if out is not None:
+        check_table(out)
+    model = load(folder)
+    wanted = model.user_ids.values.tolist()
+    if users is not None:
+        wanted = read_ids(users, model.user_ids)
+        known = model.user_ids.index(wanted) >= 0
+        if not known.all():
+            unknown = [u for u, k_ in zip(wanted, known, strict=True) if not k_]
+            _say(f"left out {len(unknown)} users the model never saw, first {unknown[0]!r}")
+        wanted = [u for u, k_ in zip(wanted, known, strict=True) if k_]
+        if not wanted:
+            raise InputError(f"the model knows none of the users in {users}")
+    table = model.recommend(wanted, k, hide_clicked=not show_clicked)
+    if out is None:
+        sys.stdout.write(table.write_csv())
+        return
+    write_table(table, out)
+    _say(f"{len(table):,} recommendations for {len(wanted):,} users in {out}")
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    judged: Annotated[Path, typer.Option(help="File with user, item, and relevance or rating.")],
+    protocol: ProtocolName = "ubo-ijcai22",
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
+    from unexposed import tables
+    from unexposed.evaluate import describe
+    from unexposed.evaluate import protocol as protocol_named
+    from unexposed.reading import read_judged
+    from unexposed.storage import load
+
+    by = protocol_named(protocol)
+    model = load(folder)
+    judgements = read_judged(
+        judged,
+        model,
+        user=user,
+        item=item,
+        rating=rating,
+        threshold=threshold,
+        delimiter=delimiter,
+        say=_say,
+    )
+    document = describe(model, judgements, by)
+    if as_json:
+        return _print_json(document)
+    tables.console().print(tables.evaluation_table(document))
+    return None
+
+
+@app.command()
+def compare(
+    methods: Annotated[str, typer.Option(help="Names, separated by commas.")],
+    dataset: Annotated[str | None, typer.Option(help="A known data set.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Your own click log.")] = None,
+    judged: Annotated[Path | None, typer.Option(help="Your own judged pairs.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
+    protocol: ProtocolName = "ubo-ijcai22",
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    settings: Settings = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train methods on the same splits and compare them on judged pairs."""
+    from unexposed.comparison import compare as run
+    from unexposed.comparison import parse_methods
+    from unexposed.evaluate import protocol as protocol_named
+
+    by = protocol_named(protocol)
+    made = parse_methods(methods, settings or [])
+    columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
+    if dataset is not None:
+        if train or judged or any(columns.values()) or threshold is not None:
+            raise InputError("give --dataset, or --train and --judged with their columns, not both")
+        splits = _dataset_splits(dataset, by, data_dir)
+    elif train is not None and judged is not None:
+        splits = _file_splits(train, judged, by, {**columns, "threshold": threshold})
+    else:
+        raise InputError("give --dataset NAME, or both --train LOG and --judged FILE")
+    _print_comparison(
+        run(splits, made, by=by, seeds=seeds, progress=_progress(), say=_say), as_json=as_json
+    )
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder for clicks.csv, judged.csv, truth.parquet.")],
+    users: Annotated[int, typer.Option(help="How many users.", min=2)] = 500,
+    items: Annotated[int, typer.Option(help="How many items.", min=2)] = 200,
+    popularity_bias: Annotated[
+        float | None, typer.Option(help="How far exposure follows popularity.", min=0, max=1)
+    ] = None,
+    relevance_bias: Annotated[
+        float | None, typer.Option(help="How far exposure follows relevance.", min=0, max=1)
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Make a semi-synthetic world from this rating set.")
+    ] = None,
+    power: Annotated[
+        float, typer.Option(help="Semi-synthetic: a higher power makes exposure rarer.", min=0)
+    ] = 0.5,
+    trim: Annotated[
+        bool, typer.Option("--trim", help="Semi-synthetic: the paper's cut to 3,000 × 3,000.")
+    ] = False,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Write the clicks and judgements of a world whose exposure and relevance are known."""
+    from unexposed import datasets as known
+    from unexposed import simulate as worlds
+    from unexposed.writing import check_world, write_world
+
+    if dataset is not None:
+        ratings = known.load(dataset, data_dir=data_dir).logged
+        if trim:
+            ratings = worlds.trim(ratings)
+        check_world(ratings, out)
+        world = worlds.semi_synthetic(ratings, power=power, seed=seed)
+    else:
+        dials = {"popularity_bias": popularity_bias, "relevance_bias": relevance_bias}
+        given: dict[str, Any] = {name: dial for name, dial in dials.items() if dial is not None}
+        world = worlds.world(users, items, seed=seed, **given)
+        check_world(world, out)
+    for line in write_world(world, out, seed=seed):
+        _say(line)
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        _say(f"error: {error}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"unexposed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _progress() -> Any:
+    from unexposed.progress import Lines, on_terminal
+
+    return on_terminal(otherwise=Lines)
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _print_comparison(comparison: "Comparison", *, as_json: bool) -> None:
+    from unexposed import tables
+
+    if as_json:
+        _print_json(comparison.document())
+    else:
+        tables.console().print(tables.comparison_table(comparison))
+    if comparison.interrupted:
+        sys.exit(130)
+
+
+def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits":
+    from unexposed import datasets as known
+    from unexposed.evaluate import split_ratings
+
+    data = known.load(name, data_dir=data_dir)
+    return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
+
+
+def _file_splits(train: Path, judged: Path, by: "Protocol", columns: dict[str, Any]) -> "Splits":
+    from unexposed.comparison import split_clicks
+    from unexposed.reading import read_judged, read_log
+
+    clicks = read_log(train, **columns, say=_say)
+    return split_clicks(clicks, read_judged(judged, clicks, **columns, say=_say), by)
+
+
+def _training_line(model: "Model") -> str:
+    facts = model.facts
+    if "best_epoch" not in facts:
+        return f"trained {model.method.name}"
+    return (
+        f"trained {model.method.name} for {facts['epochs_run']} epochs in "
+        f"{facts['seconds']:.1f} s ({facts['ended']}); kept epoch {facts['best_epoch']}"
+    )

@@ -1,0 +1,360 @@
+"""The command as a person uses it: what it prints, where, and how it refuses."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from unexposed import cli
+from unexposed.data import Clicks
+from unexposed.methods import METHODS
+
+LOG = "user,item\n" + "".join(f"u{u},i{(u * k) % 7}\n" for u in range(12) for k in (1, 2, 3))
+JUDGED = "user,item,relevance\n" + "".join(
+    f"u{u},i{i},{int((u + i) % 3 == 0)}\n" for u in range(12) for i in range(7)
+)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text(LOG)
+    Path("judged.csv").write_text(JUDGED)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here, monkeypatch, capsys):
+    """Runs the command in this process; gives exit code, standard output and error."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["unexposed", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return run
+
+
+def test_fit_recommend_and_evaluate_on_a_csv(run, here):
+    code, out, err = run("fit", "log.csv", "--out", "model", "--set", "epochs=3")
+    assert code == 0, err
+    assert out == ""
+    assert "user = user, item = item" in err
+    assert "saved to model" in err
+    code, _, err = run("recommend", "model", "-k", "2", "--out", "recs.parquet")
+    assert code == 0, err
+    table = pl.read_parquet("recs.parquet")
+    assert table.columns[:4] == ["user", "item", "rank", "score"]
+    assert set(table["user"]) <= {f"u{u}" for u in range(12)}
+    code, out, err = run("evaluate", "model", "--judged", "judged.csv")
+    assert code == 0, err
+    assert "dcg@3" in out
+    assert "head" in out
+
+
+def test_recommend_for_listed_users_prints_csv(run, here):
+    run("fit", "log.csv", "--method", "popularity", "--out", "model")
+    Path("ids.txt").write_text("u3\n\nu1\nnobody\n")
+    code, out, err = run("recommend", "model", "--users", "ids.txt", "-k", "1")
+    assert code == 0
+    assert [line.split(",")[0] for line in out.splitlines()] == ["user", "u3", "u1"]
+    assert "left out 1 users the model never saw, first 'nobody'" in err
+
+
+def test_integer_ids_from_a_file_are_found(run, here):
+    Path("numbers.csv").write_text(
+        LOG.replace("u", "").replace("i", "").replace("ser,tem", "user,item")
+    )
+    run("fit", "numbers.csv", "--method", "popularity", "--out", "model")
+    Path("ids.txt").write_text("3\n")
+    code, out, _ = run("recommend", "model", "--users", "ids.txt", "-k", "1")
+    assert code == 0
+    assert out.splitlines()[1].startswith("3,")
+
+
+def test_compare_prints_exactly_one_json_document(run):
+    code, out, err = run(
+        *"compare --train log.csv --judged judged.csv --methods random,mf,bpr --seeds 2".split(),
+        *"--set epochs=2 --set bpr.dim=7 --json".split(),
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["protocol"] == "ubo-ijcai22"
+    assert document["seeds"] == 2
+    assert document["users"] == 12
+    assert [r["method"] for r in document["results"]] == ["random", "mf", "bpr"]
+    mf, bpr = document["results"][1:]
+    assert (mf["settings"]["epochs"], bpr["settings"]["dim"]) == (2, 7)
+    assert list(mf["metrics"]) == ["dcg@1", "dcg@2", "dcg@3", "map@1", "map@2", "map@3"]
+    for metric in mf["metrics"].values():
+        low, high = metric["ci95"]
+        assert low <= metric["mean"] <= high
+        assert metric["sd"] >= 0
+    assert mf["seconds"] > 0
+
+
+def test_compare_prints_a_table_with_a_row_for_each_method(run):
+    code, out, _ = run(
+        *"compare --train log.csv --judged judged.csv --methods random,popularity --seeds 2".split()
+    )
+    assert code == 0
+    rows = [line.split()[0] for line in out.splitlines() if "±" in line and "mean" not in line]
+    assert rows == ["random", "popularity"]
+    assert "12 users" in out
+
+
+@pytest.mark.data
+def test_compare_on_coat_evaluates_237_users(run, data_dir):
+    code, out, err = run(
+        *"compare --dataset coat --methods popularity --seeds 1 --json --data-dir".split(),
+        str(data_dir.resolve()),
+    )
+    assert code == 0, err
+    assert json.loads(out)["users"] == 237
+
+
+def test_datasets_shows_every_one_with_its_terms(run):
+    code, out, _ = run("datasets", "--json", "--data-dir", ".")
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)] == [
+        "coat",
+        "yahoo_r3",
+        "ml_100k",
+        "amazon_cds",
+    ]
+    code, out, _ = run("datasets")
+    assert code == 0
+    assert "terms" in out
+
+
+def test_simulate_writes_clicks_judgements_and_the_truth(run, here):
+    code, _, err = run(*"simulate --out world --users 30 --items 20 --seed 1".split())
+    assert code == 0, err
+    assert sorted(os.listdir("world")) == ["clicks.csv", "judged.csv", "truth.parquet"]
+    truth = pl.read_parquet("world/truth.parquet")
+    assert len(truth) == 600
+    assert truth["exposure"].is_between(0, 1).all()
+    code, _, err = run(
+        *"compare --train world/clicks.csv --judged world/judged.csv --methods popularity".split(),
+        *"--seeds 1 --json".split(),
+    )
+    assert code == 0, err
+
+
+def bad_file(name: str, content: str | bytes) -> str:
+    Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return name
+
+
+def truncated_parquet() -> str:
+    pl.read_csv("log.csv").write_parquet("whole.parquet")
+    return bad_file("cut.parquet", Path("whole.parquet").read_bytes()[:-20])
+
+
+def model(name: str = "popularity") -> str:
+    from unexposed.methods import make
+    from unexposed.reading import read_log
+
+    make(name).fit(read_log("log.csv")).save("model")
+    return "model"
+
+
+FIT = "fit {} --method popularity --out out"
+COMPARE = "compare --train log.csv --judged {} --methods popularity --seeds 1"
+BAD = {
+    "no such file": (FIT, lambda: "nothing.csv", ["nothing.csv"]),
+    "empty file": (FIT, lambda: bad_file("bad.csv", ""), ["bad.csv", "empty"]),
+    "header only": (FIT, lambda: bad_file("bad.csv", "user,item\n"), ["bad.csv"]),
+    "wrong delimiter": (
+        FIT,
+        lambda: bad_file("bad.csv", LOG.replace(",", ";")),
+        ["bad.csv", "delimiter"],
+    ),
+    "missing column": (
+        FIT + " --user custmer",
+        lambda: bad_file("bad.csv", LOG.replace("user,", "customer,")),
+        ["bad.csv", "custmer", "customer"],
+    ),
+    "null id": (FIT, lambda: bad_file("bad.csv", LOG + ",i1\n"), ["bad.csv", "line 38"]),
+    "rating no number": (
+        FIT,
+        lambda: bad_file("bad.csv", "user,item,rating\na,x,5\nb,y,good\n"),
+        ["bad.csv", "line 3", "good"],
+    ),
+    "negative rating": (
+        FIT,
+        lambda: bad_file("bad.csv", "user,item,rating\na,x,5\nb,y,-2\n"),
+        ["bad.csv", "line 3"],
+    ),
+    "infinite rating": (
+        FIT,
+        lambda: bad_file("bad.csv", "user,item,rating\na,x,inf\nb,y,5\n"),
+        ["bad.csv", "line 2"],
+    ),
+    "nothing above the threshold": (
+        FIT + " --threshold 9",
+        lambda: bad_file("bad.csv", "user,item,rating\na,x,5\nb,y,4\n"),
+        ["bad.csv", "9"],
+    ),
+    "one user": (FIT, lambda: bad_file("bad.csv", "user,item\na,x\na,y\n"), ["bad.csv", "user"]),
+    "one item": (FIT, lambda: bad_file("bad.csv", "user,item\na,x\nb,x\n"), ["bad.csv", "item"]),
+    "binary": (FIT, lambda: bad_file("bad.csv", bytes(range(256)) * 9), ["bad.csv"]),
+    "gzip cut short": (
+        FIT,
+        lambda: bad_file("bad.csv.gz", gzip.compress(LOG.encode())[:-30]),
+        ["bad.csv.gz"],
+    ),
+    "truncated parquet": (FIT, truncated_parquet, ["cut.parquet"]),
+    "a directory": (FIT, lambda: os.mkdir("folder") or "folder", ["folder"]),
+    "unknown method": ("fit log.csv --method {} --out out", lambda: "bpp", ["did you mean 'bpr'"]),
+    "several methods": ("fit log.csv --method {} --out out", lambda: "mf,bpr", ["one method"]),
+    "unknown setting": (
+        "fit log.csv --method mf --out out --set {}",
+        lambda: "epoch=3",
+        ["did you mean 'epochs'"],
+    ),
+    "judged strangers only": (
+        COMPARE,
+        lambda: bad_file("bad.csv", "user,item,relevance\nx,y,1\nz,y,0\n"),
+        ["bad.csv"],
+    ),
+    "judged relevance 3": (
+        COMPARE,
+        lambda: bad_file("bad.csv", "user,item,relevance\nu1,i1,3\nu2,i1,0\n"),
+        ["bad.csv", "relevance"],
+    ),
+    "nobody to evaluate": (
+        COMPARE,
+        lambda: bad_file("bad.csv", "user,item,relevance\nu1,i1,1\nu2,i1,1\n"),
+        ["nobody"],
+    ),
+    "unknown protocol": (
+        "compare --train log.csv --judged judged.csv --methods mf --protocol {}",
+        lambda: "ubo",
+        ["protocol 'ubo'"],
+    ),
+    "unknown data set": ("compare --dataset {} --methods mf", lambda: "coats", ["'coat'"]),
+    "absent data set": (
+        "compare --dataset yahoo_r3 --methods mf --data-dir {}",
+        lambda: ".",
+        ["yahoo_r3", "webscope"],
+    ),
+    "absent data folder": (
+        "compare --dataset coat --methods mf --data-dir {}",
+        lambda: "nowhere",
+        ["nowhere does not exist"],
+    ),
+    "half a source": ("compare --train {} --methods mf", lambda: "log.csv", ["--judged"]),
+    "no model": ("recommend {}", lambda: "log.csv", ["is no model folder"]),
+    "k too large": ("recommend {} -k 99", model, ["k must be between 1 and 7 items, got 99"]),
+    "odd output name": ("recommend {} --out out.xlsx", model, ["out.xlsx", ".csv"]),
+    "unknown users": (
+        "recommend model --users {}",
+        lambda: model() and bad_file("ids.txt", "x\ny\n"),
+        ["ids.txt"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_exit_code_2_one_sentence_and_no_file(run, here, monkeypatch, case):
+    monkeypatch.delenv("UNEXPOSED_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    words, prepare, named = BAD[case]
+    words = words.format(prepare()).split()
+    before = set(here.rglob("*"))
+    code, out, err = run(*words)
+    assert code == 2, err
+    assert out == ""
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "Traceback" not in err
+    for word in named:
+        assert word in last
+    assert set(here.rglob("*")) == before
+
+
+def test_strangers_among_the_judged_are_counted_not_fatal(run):
+    Path("judged.csv").write_text(JUDGED + "stranger,i1,1\nu1,novelty,0\n")
+    code, _, err = run(
+        *"compare --train log.csv --judged judged.csv --methods mf".split(),
+        *"--set epochs=1 --seeds 1".split(),
+    )
+    assert code == 0
+    assert "left out 2 of 86 judged pairs" in err
+
+
+def test_an_output_that_exists_is_never_half_written(run, here):
+    model()
+    Path("recs.csv").write_text("precious")
+    code, _, _ = run("recommend", "model", "-k", "99", "--out", "recs.csv")
+    assert code == 2
+    assert Path("recs.csv").read_text() == "precious"
+
+
+def test_a_place_that_is_no_model_is_refused_before_training(run, here):
+    Path("taken").mkdir()
+    Path("taken/notes.txt").write_text("mine")
+    code, _, err = run("fit", "log.csv", "--out", "taken")
+    assert code == 2
+    assert "epoch" not in err
+
+
+def test_help_names_every_command(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("demo", "datasets", "fit", "recommend", "evaluate", "compare", "simulate"):
+        assert command in out
+
+
+def test_help_and_version_do_not_wait_for_torch():
+    code = (
+        "import sys; import unexposed.cli as c; sys.argv = ['unexposed', '--version']\n"
+        "try: c.main()\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules and 'polars' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("unexposed ")
+
+
+def test_ctrl_c_during_fit_keeps_the_best_model_so_far(here):
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(300, size=(6000, 2))
+    Path("big.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs))
+    words = "fit big.csv --method mf --out model --set epochs=100000 --set patience=0".split()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "unexposed", *words], stderr=subprocess.PIPE, text=True
+    )
+    for line in child.stderr:
+        if "epoch" in line:
+            break
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "(interrupted)" in err
+    from unexposed.storage import load
+
+    assert isinstance(load("model").clicks, Clicks)
+
+
+def test_every_method_can_be_compared_from_the_command_line(run):
+    names = ",".join(METHODS)
+    code, out, err = run(
+        *"compare --train log.csv --judged judged.csv --seeds 1 --json --set epochs=1".split(),
+        "--methods",
+        names,
+    )
+    assert code == 0, err
+    assert [r["method"] for r in json.loads(out)["results"]] == list(METHODS)
