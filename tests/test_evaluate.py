@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from unexposed import datasets, evaluate
+from unexposed import datasets, evaluate, loops, recommender
 from unexposed.data import Clicks, Ids, Judgements
 from unexposed.errors import InputError
 from unexposed.evaluate import PROTOCOLS
@@ -65,6 +65,64 @@ def test_judged_and_catalogue_ranks_match_sorting_each_user_by_hand(levels):
     for u in range(N_USERS):
         ranks = [brute_rank(score, u, i, list(range(N_ITEMS))) for i in top[u]]
         assert ranks == [1, 2, 3]
+
+
+def ranked(score: np.ndarray, wanted: np.ndarray, clicked: np.ndarray) -> dict:
+    """The rank of each wanted pair of the matrices, by `rank_catalogue`."""
+    n_users, n_items = score.shape
+    ids = {"user_ids": Ids.range(n_users), "item_ids": Ids.range(n_items)}
+    users, items = np.nonzero(wanted)
+    pairs = Judgements.from_pairs(users, items, np.ones(len(users)), **ids)
+    clicks = Clicks.from_pairs(*np.nonzero(clicked), **ids)
+    ranking = evaluate.rank_catalogue(lambda users: score[users], pairs, clicks)
+    users = np.unique(pairs.users)[ranking.users]
+    return dict(zip(zip(users, ranking.items, strict=True), ranking.ranks, strict=True))
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 50])
+@pytest.mark.parametrize("block_entries", [1, 120, 10**6])  # a user at a time, a few, all
+def test_catalogue_ranks_leave_out_clicked_items_tied_or_better(
+    n_items, block_entries, monkeypatch
+):
+    monkeypatch.setattr(recommender, "BLOCK_ENTRIES", block_entries)
+    rng = np.random.default_rng(n_items)
+    shape = (30, n_items)
+    score = rng.choice(np.array([-np.inf, -1, 0, 0.5, np.inf], dtype=np.float32), size=shape)
+    clicked = rng.random(shape) < rng.random((30, 1))  # users with few clicks, and with many
+    wanted = ~clicked & (rng.random(shape) < 0.5)
+    assert ranked(score, wanted, clicked) == {
+        (u, i): brute_rank(score, u, i, np.flatnonzero(~clicked[u]).tolist())
+        for u, i in np.argwhere(wanted)
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_may_be_one_row_for_all_users_and_of_any_precision(dtype):
+    row = np.random.default_rng(0).permutation(N_ITEMS).astype(dtype) * 1e-12 + 1
+    score = np.broadcast_to(row, (N_USERS, N_ITEMS))
+    wanted = np.ones((N_USERS, N_ITEMS), dtype=bool)
+    assert ranked(score, wanted, ~wanted) == {
+        (u, i): brute_rank(score, u, i, list(range(N_ITEMS))) for u, i in np.argwhere(wanted)
+    }
+
+
+def test_the_compiled_tie_break_is_the_one_of_recommendations():
+    users, items = np.random.default_rng(0).integers(2**31 - 1, size=(2, 50), dtype=np.int32)
+    compiled = [loops.tie_break(u, i) for u, i in zip(users, items, strict=True)]
+    assert compiled == tie_break(users, items).tolist()
+
+
+def test_nothing_wanted_gives_an_empty_ranking():
+    nothing = np.zeros((N_USERS, N_ITEMS), dtype=bool)
+    score = np.zeros((N_USERS, N_ITEMS), dtype=np.float32)
+    assert ranked(score, nothing, nothing) == {}
+
+
+def test_a_wanted_pair_that_was_clicked_is_refused():
+    pair = np.arange(N_USERS * N_ITEMS).reshape(N_USERS, N_ITEMS) == 9
+    score = np.zeros((N_USERS, N_ITEMS), dtype=np.float32)
+    with pytest.raises(InputError, match="was clicked"):
+        ranked(score, pair, pair)
 
 
 def test_ties_favour_neither_popular_items_nor_low_indices():
@@ -137,6 +195,13 @@ def test_scores_that_are_not_numbers_are_refused():
     bad = np.full((N_USERS, N_ITEMS), np.nan, dtype=np.float32)
     with pytest.raises(InputError, match="not numbers"):
         evaluate.rank_judged(lambda users: bad[users], judged, clicks)
+    for unwanted in (0, 7):  # clicked, or not
+        one_bad = np.zeros((N_USERS, N_ITEMS), dtype=np.float32)
+        one_bad[0, unwanted] = np.nan
+        with pytest.raises(InputError, match="not numbers"):
+            evaluate.rank_catalogue(
+                lambda users, s=one_bad: s[users], judgements((0, 1, True)), clicks
+            )
 
 
 def test_the_correlation_of_exposure_with_itself_is_one(small_world):

@@ -12,7 +12,15 @@ from unexposed.settings import known
 from unexposed.storage import load
 
 PERSONAL = sorted(set(METHODS) - {"random", "popularity"})
-QUICK = {"dim": 8, "epochs": 80, "patience": 0, "learning_rate": 0.02, "batch_size": 128}
+QUICK = {
+    "dim": 8,
+    "epochs": 80,
+    "patience": 0,
+    "learning_rate": 0.02,
+    "batch_size": 128,
+    "negatives": 5,
+    "n_models": 3,
+}
 
 
 def quick(name: str, **settings: object) -> object:

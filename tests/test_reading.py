@@ -23,7 +23,7 @@ from unexposed.data import Clicks, Ids, Judgements
 from unexposed.errors import InputError
 from unexposed.reading import read_ids, read_judged, read_log
 
-fuzz = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+fuzz = settings(max_examples=60)
 
 # Ada clicked x twice and y once, Bob y: the log whose answer is known.
 LOG = {"user": ["bob", "ada", "ada", "ada"], "item": ["y", "x", "y", "x"]}

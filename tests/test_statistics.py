@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unexposed import statistics
@@ -215,7 +215,6 @@ def test_holm_leaves_a_single_test_alone():
     assert holm({}) == {}
 
 
-@settings(derandomize=True, deadline=None, database=None)
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_holm_keeps_the_order_and_lies_between_the_p_value_and_bonferroni(p_values):
     named = {str(place): p for place, p in enumerate(p_values)}

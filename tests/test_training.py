@@ -44,6 +44,13 @@ def test_the_epoch_that_held_out_clicks_rate_highest_is_kept():
     assert facts["held_out"] == values
 
 
+def test_the_quality_is_averaged_over_the_last_epochs_of_a_window():
+    values = [0.1, 0.9, 0.2, 0.6, 0.7, 0.1]  # one lucky epoch, then a good stretch
+    best, facts = train(Loop("x", 6, 0, quality_of(values), window=2), Counter())
+    assert best["done"] == 5
+    assert facts["held_out"] == values
+
+
 def test_training_ends_after_patience_epochs_without_improvement():
     values = [0.1, 0.5, 0.3, 0.2, 0.4, 0.9]
     best, facts = train(Loop("x", 6, 3, quality_of(values)), Counter())

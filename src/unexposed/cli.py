@@ -27,12 +27,15 @@ UserColumn = Annotated[str | None, typer.Option("--user", help="Column of user i
 ItemColumn = Annotated[str | None, typer.Option("--item", help="Column of item ids.")]
 RatingColumn = Annotated[str | None, typer.Option("--rating", help="Column of ratings.")]
 Threshold = Annotated[
-    float | None, typer.Option(help="A rating of at least this is a click. [default: 4]")
+    float | None, typer.Option(help="A rating of at least this is a click. (default: 4)")
 ]
 Delimiter = Annotated[str | None, typer.Option(help="What separates columns in a text file.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="name=value for a setting, method.name=value for one method."),
+]
+EngineName = Annotated[
+    str | None, typer.Option("--engine", help="Force reference, cpu or cuda. (default: auto)")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
@@ -77,6 +80,7 @@ def fit(
     threshold: Threshold = None,
     delimiter: Delimiter = None,
     settings: Settings = None,
+    engine: EngineName = None,
     seed: Seed = 0,
 ) -> None:
     """Train a method on a click log and save the model."""
@@ -86,7 +90,7 @@ def fit(
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
-    (recommender,) = parse_methods(method, settings or []).values()
+    (recommender,) = parse_methods(method, _assignments(settings, engine)).values()
     check_place(out)
     clicks = read_log(
         log,
@@ -108,11 +112,11 @@ def fit(
 def recommend(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
     users: Annotated[
-        Path | None, typer.Option(help="Text file with a user id a line. [default: all users]")
+        Path | None, typer.Option(help="Text file with a user id a line. (default: all users)")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Items for each user.")] = 10,
     out: Annotated[
-        Path | None, typer.Option(help="CSV, TSV or Parquet file to write. [default: print]")
+        Path | None, typer.Option(help="CSV, TSV or Parquet file to write. (default: print)")
     ] = None,
     show_clicked: Annotated[
         bool, typer.Option("--show-clicked", help="Recommend items the user has clicked, too.")
@@ -196,6 +200,7 @@ def compare(
     threshold: Threshold = None,
     delimiter: Delimiter = None,
     settings: Settings = None,
+    engine: EngineName = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -205,7 +210,7 @@ def compare(
     from unexposed.evaluate import protocol as protocol_named
 
     by = protocol_named(protocol)
-    made = parse_methods(methods, settings or [])
+    made = parse_methods(methods, _assignments(settings, engine))
     columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
     if dataset is not None:
         if train or judged or any(columns.values()) or threshold is not None:
@@ -291,6 +296,10 @@ def _options(
     ] = False,
 ) -> None:
     del version
+
+
+def _assignments(settings: list[str] | None, engine: str | None) -> list[str]:
+    return [*(settings or []), *([f"engine={engine}"] if engine else [])]
 
 
 def _say(line: str) -> None:

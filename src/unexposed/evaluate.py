@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import metrics, statistics
+from unexposed import catalogue, metrics, statistics
 from unexposed.data import Clicks, Indices, Judgements, Ratings, Split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.metrics import Ranking
-from unexposed.recommender import Block, Model, blocks, hide, tie_break
+from unexposed.recommender import Block, Model, blocks, tie_break
 
 Scores = Callable[[Indices], Block]
 
@@ -120,7 +120,7 @@ def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> 
     """An evaluation as plain data: every metric, each by popularity, and what is recommended."""
     evaluation = evaluate(model, judged, by)
     ranking = _rank(model, eligible(judged, model.clicks, by), by)
-    stratum = metrics.strata(model.clicks.item_counts)
+    stratum = catalogue.strata(model.clicks.item_counts)
     by_popularity = {}
     for number, name in enumerate(("head", "middle", "tail")):
         part = metrics.restrict(ranking, stratum == number)
@@ -145,9 +145,9 @@ def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> 
         "by_popularity": by_popularity,
         "recommended": {
             "k": k,
-            "coverage": metrics.coverage(lists, len(counts)),
-            "gini": metrics.gini(lists, len(counts)),
-            "mean_popularity": metrics.mean_popularity(lists, counts),
+            "coverage": catalogue.coverage(lists, len(counts)),
+            "gini": catalogue.gini(lists, len(counts)),
+            "mean_popularity": catalogue.mean_popularity(lists, counts),
         },
     }
 
@@ -205,14 +205,13 @@ def rank_catalogue(
     scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
 ) -> Ranking:
     """Where the wanted pairs land among all items their users have not clicked."""
+    if clicks.contain(wanted.users, wanted.items).any():
+        raise InputError("a wanted pair was clicked, so it is not among those to rank")
     users, row = np.unique(wanted.users, return_inverse=True)
     rank = np.empty(len(wanted), dtype=np.int64)
     for part, block in blocks(scores, users, clicks):
-        block = block.copy()
-        _refuse_nan(block)
-        hide(block, clicks, users[part])
-        here = np.flatnonzero((row >= part.start) & (row < part.stop))
-        rank[here] = _ranks(block, row[here] - part.start, wanted.items[here], users[part])
+        here = slice(*np.searchsorted(row, (part.start, part.stop)))  # row is sorted
+        rank[here] = _ranks(block, row[here] - part.start, wanted.items[here], users[part], clicks)
     return Ranking.from_pairs(
         row,
         rank,
@@ -222,22 +221,15 @@ def rank_catalogue(
     )
 
 
-def _ranks(block: Block, rows: NDArray[Any], items: Indices, users: Indices) -> NDArray[np.int64]:
+def _ranks(
+    block: Block, rows: NDArray[Any], items: Indices, users: Indices, clicks: Clicks
+) -> NDArray[np.int64]:
     """The rank of each wanted item in its row: 1 + the better ones + the tied ones before it."""
-    out = np.empty(len(rows), dtype=np.int64)
-    step = max(1, 4_000_000 // block.shape[1])
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        row, item = rows[part], items[part]
-        score = block[row, item][:, None]
-        out[part] = 1 + np.count_nonzero(block[row] > score, axis=1)
-        tied = np.flatnonzero(np.count_nonzero(block[row] == score, axis=1) > 1)
-        if len(tied):
-            at, rival = np.nonzero(block[row[tied]] == score[tied])
-            user = users[row[tied]][at]
-            before = tie_break(user, rival) < tie_break(user, item[tied][at])
-            out[start + tied] += np.bincount(at, weights=before, minlength=len(tied)).astype(int)
-    return out
+    from unexposed import loops
+
+    _refuse_nan(block)
+    block = np.require(block, requirements=["C", "W"])  # the one layout that is compiled
+    return loops.ranks(block, rows, items, users, clicks.user_start, clicks.items)
 
 
 def _refuse_nan(scores: NDArray[Any]) -> None:
@@ -265,9 +257,18 @@ def exposure_correlation(model: Model, truth: Scores) -> float:
 
 
 def held_out_quality(
-    scores: Scores, clicks: Clicks, held_out: Clicks, *, exponent: float, k: int
+    scores: Scores,
+    clicks: Clicks,
+    held_out: Clicks,
+    *,
+    exponent: float,
+    k: int | None,
+    pooled: bool,
 ) -> float:
-    """SNIPS estimate of DCG@k on held-out clicks, ranking all items not clicked in training."""
+    """SNIPS estimate of DCG@k on held-out clicks, ranking all items not clicked in training.
+
+    Normalised for each user (Yang et al. 2018), or once over all of them (pooled).
+    """
     wanted = Judgements(
         held_out.users,
         held_out.items,
@@ -276,7 +277,8 @@ def held_out_quality(
         held_out.item_ids,
     )
     ranking = rank_catalogue(scores, wanted, clicks, exponent=exponent)
-    return float(metrics.snips_dcg(ranking, k).mean())
+    estimate = metrics.snips_dcg_pooled if pooled else metrics.snips_dcg
+    return float(estimate(ranking, k).mean())
 
 
 def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:

@@ -1,6 +1,7 @@
 """What the gradient-trained factor models share: settings, sampling, the epoch, the score."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -22,12 +23,14 @@ class TrainedMethod(Recommender):
     """Settings of every method that learns by epochs and keeps the best one."""
 
     dim: int = setting(50, "length of a user's or item's vector", low=1)
-    epochs: int = setting(100, "most passes over the clicks", low=1)
-    patience: int = setting(20, "epochs without improvement before the end; 0: never", low=0)
+    epochs: int = setting(200, "most passes over the clicks", low=1)
+    patience: int = setting(60, "epochs without improvement before the end; 0: never", low=0)
     snips_exponent: float = setting(
         1.5, "how strongly held-out clicks on popular items are weighed down", low=-1
     )
-    snips_k: int = setting(20, "length of the list that the held-out clicks judge", low=1)
+    snips_k: int = setting(20, "length of the list they judge; 0: the whole ranking", low=0)
+    snips_window: int = setting(5, "epochs over which their judgement is averaged", low=1)
+    snips_pooled: bool = setting(False, "normalise over all users at once, not for each")
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
@@ -38,11 +41,12 @@ class TrainedMethod(Recommender):
                 clicks,
                 held_out,
                 exponent=self.snips_exponent,
-                k=min(self.snips_k, clicks.n_items),
+                k=self.snips_k or None,
+                pooled=self.snips_pooled,
             )
 
         chooses = quality if len(held_out) else None
-        return training.Loop(self.name, self.epochs, self.patience, chooses)
+        return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
 
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         return parameters["user_factors"][users] @ parameters["item_factors"].T
@@ -57,6 +61,7 @@ class FactorMethod(TrainedMethod):
     weight_decay: float = setting(1e-5, "added to the gradient of touched rows", low=0)
     negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
+    engine: engines.Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
     @abstractmethod
     def objective(self) -> Objective:
@@ -81,10 +86,17 @@ class FactorMethod(TrainedMethod):
         """The samples of one epoch."""
         return sampling.sampled_pairs(clicks, negatives=self.negatives, weighting="none", rng=rng)
 
-    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+    def drawing(self) -> dict[str, Any] | None:
+        """The same samples as settings, for an engine that draws them itself; None: it cannot."""
+        pairwise = self.objective().loss == "pairwise"
+        return {"negatives": self.negatives, "weighting": "none", "pairwise": pairwise}
+
+    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         """The engine that will train this method, ready at the first step."""
         del side
-        return engines.build(self.objective(), self.optimiser(), self.initial(clicks, rng))
+        return engines.build(
+            self.objective(), self.optimiser(), self.initial(clicks, rng), name=self.engine
+        )
 
     def trained_on(self, clicks: Clicks, side: Side) -> Clicks:
         """The clicks that samples are drawn from."""
@@ -100,18 +112,30 @@ class FactorMethod(TrainedMethod):
         self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
     ) -> tuple[Parameters, dict[str, Any]]:
         rng = np.random.default_rng(seed)
-        engine = self.engine(clicks, side, rng)
+        engine = self.build(clicks, side, rng)
         learned_from = self.trained_on(clicks, side)
 
-        def epoch() -> float:
-            return engine.epoch(self.samples(learned_from, rng), batch_size=self.batch_size)
-
-        return training.run(
+        kind = type(engine).__name__
+        progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
+        engine.compile()
+        epoch = self._epoch(engine, learned_from, seed, rng)
+        parameters, facts = training.run(
             self.loop(clicks, held_out),
             epoch=epoch,
             parameters=lambda: self.finished(engine.parameters(), clicks, side),
             progress=progress,
         )
+        return parameters, facts | {"engine": kind}
+
+    def _epoch(
+        self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
+    ) -> Callable[[], float]:
+        """One epoch of training, on samples drawn by the engine where it can, else here."""
+        drawing = self.drawing()
+        if drawing is not None and isinstance(engine, engines.DrawsSamples):
+            sampler = engine.sampler(clicks, seed=seed, **drawing)
+            return lambda: engine.train_epoch(sampler, batch_size=self.batch_size)
+        return lambda: engine.epoch(self.samples(clicks, rng), batch_size=self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -129,6 +153,11 @@ class PointwiseMethod(FactorMethod):
         return sampling.sampled_pairs(
             clicks, negatives=self.negatives, weighting=self.weighting, rng=rng
         )
+
+    def drawing(self) -> dict[str, Any] | None:
+        if self.pairs == "all":
+            return None
+        return {"negatives": self.negatives, "weighting": self.weighting, "pairwise": False}
 
 
 @dataclass(frozen=True)
@@ -157,10 +186,13 @@ class GivenExposureMethod(PopularityMethod):
             return self.popularity(clicks)
         return exposure.given(side.exposure, n_users=clicks.n_users, n_items=clicks.n_items)
 
-    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
-        start = self.initial(clicks, rng)
+    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         return engines.build(
-            self.objective(), self.optimiser(), start, exposure=self.given(clicks, side)
+            self.objective(),
+            self.optimiser(),
+            self.initial(clicks, rng),
+            exposure=self.given(clicks, side),
+            name=self.engine,
         )
 
     def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:

@@ -335,22 +335,6 @@ def propensity(item_counts: ArrayLike, *, exponent: float) -> NDArray[np.float64
     return (counts / counts.max(initial=1)) ** ((exponent + 1) / 2)
 
 
-def strata(item_counts: ArrayLike) -> NDArray[np.int8]:
-    """Each item's popularity stratum: 0 head, 1 middle, 2 tail, with a third of all clicks each.
-
-    Items are taken from the most clicked on, ties by lower index; one is in the head if fewer than
-    a third of all clicks went to the items before it, in the middle if fewer than two thirds did.
-    The thirds are rough where few items hold most clicks. Items without clicks are in the tail.
-    """
-    counts = np.asarray(item_counts, dtype=np.int64)
-    order = np.argsort(-counts, kind="stable")
-    before = np.cumsum(counts[order]) - counts[order]
-    stratum = np.full(len(counts), 2, dtype=np.int8)
-    stratum[order] = np.minimum(3 * before // max(counts.sum(), 1), 2)
-    stratum[counts == 0] = 2
-    return stratum
-
-
 def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
     """The ranking with only the relevant items that the mask keeps, at the ranks they had.
 
@@ -368,37 +352,6 @@ def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
         ranking.n_candidates,
         ranking.weights[keep],
     )
-
-
-def coverage(lists: NDArray[np.integer], n_items: int) -> float:
-    """The share of the catalogue that is recommended to anyone. Lists: users × k, −1 for empty."""
-    return float((_list_counts(lists, n_items) > 0).mean())
-
-
-def gini(lists: NDArray[np.integer], n_items: int) -> float:
-    """How unevenly recommendations fall on the catalogue: 0 all alike, near 1 all on one item.
-
-    Lists: users × k, −1 for empty. With x ascending: Σ (2j − n − 1) x_j / (n Σ x), j from 1; items
-    never recommended are among the x. Its rival leaves them out. 0 when nothing is recommended.
-    """
-    counts = np.sort(_list_counts(lists, n_items))
-    place = 2 * np.arange(1, n_items + 1) - n_items - 1
-    return float((place * counts).sum() / (n_items * max(counts.sum(), 1)))
-
-
-def mean_popularity(lists: NDArray[np.integer], item_counts: ArrayLike) -> float:
-    """Mean number of clicks of the items in a list, averaged over the users who have one.
-
-    Lists: users × k, −1 for empty. Yin et al. (VLDB 2012), average recommendation popularity.
-    """
-    counts = np.asarray(item_counts, dtype=np.float64)
-    _check_lists(lists, len(counts))
-    filled = lists >= 0
-    n_filled = filled.sum(axis=1)
-    if not n_filled.any():
-        raise InputError("no list holds an item, so there is no popularity to average")
-    clicks = np.where(filled, counts[lists], 0).sum(axis=1)
-    return float((clicks[n_filled > 0] / n_filled[n_filled > 0]).mean())
 
 
 def _places(ranking: Ranking, k: int | None) -> NDArray[np.int64]:
@@ -433,18 +386,3 @@ def _ratio(value: PerUser, divisor: PerUser | NDArray[np.int64]) -> PerUser:
 def _check_k(k: int | None) -> None:
     if k is not None and k < 1:
         raise InputError(f"k must be at least 1, or None for the whole ranking, got {k}")
-
-
-def _list_counts(lists: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
-    """How often each item is recommended."""
-    _check_lists(lists, n_items)
-    return np.bincount(lists[lists >= 0], minlength=n_items)
-
-
-def _check_lists(lists: NDArray[np.integer], n_items: int) -> None:
-    if n_items < 1:
-        raise InputError(f"the catalogue must hold at least 1 item, got {n_items}")
-    if lists.ndim != 2 or lists.dtype.kind not in "iu":
-        raise InputError("recommendation lists must be item indices, users × k, -1 for empty")
-    if lists.size and not -1 <= lists.min() <= lists.max() < n_items:
-        raise InputError(f"recommendation lists have an item index outside -1 … {n_items - 1}")

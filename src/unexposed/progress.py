@@ -25,6 +25,10 @@ class Progress(Protocol):
 
     def __call__(self, tick: Tick) -> None: ...
 
+    def note(self, text: str) -> None:
+        """What is being done, where it may take a while and is no epoch."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -39,6 +43,9 @@ class Silent:
     """Shows nothing."""
 
     def __call__(self, tick: Tick) -> None:
+        pass
+
+    def note(self, text: str) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -56,6 +63,7 @@ class Lines(Silent):
         self._seconds = seconds
         self._last: Tick | None = None
         self._next = 0.0
+        self._noted: set[str] = set()
 
     def __call__(self, tick: Tick) -> None:
         if self._last is not None and self._last.label != tick.label:
@@ -64,6 +72,11 @@ class Lines(Silent):
         if time.monotonic() >= self._next:
             self._flush()
             self._next = time.monotonic() + self._seconds
+
+    def note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            print(text, file=self._stream, flush=True)
 
     def __exit__(self, *_: object) -> None:
         self._flush()
@@ -98,6 +111,10 @@ class Bar(Silent):
             self._bar.reset(self._task, description=tick.label, total=tick.epochs, visible=True)
             self._label = tick.label
         self._bar.update(self._task, completed=tick.epoch, note=_note(tick))
+
+    def note(self, text: str) -> None:
+        self._label = ""
+        self._bar.reset(self._task, description=text, total=1, visible=True, note="")
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,28 +72,18 @@ def sampled_pairs(
     unclicked pairs, so each stands for (M − n) / (n·negatives) of them.
     (A user without clicks is never drawn; its pairs are missing from either estimate.)
     """
-    sources = np.repeat(np.flatnonzero(_may_draw(clicks)), negatives)
-    drawn_users = clicks.users[sources]
-    drawn_items = draw_unclicked(clicks, drawn_users, rng)
-    users = np.concatenate([clicks.users, drawn_users])
-    items = np.concatenate([clicks.items, drawn_items])
-    click = np.zeros(len(users), dtype=np.float32)
-    click[: len(clicks)] = 1
+    users, items, clicked = _shuffled_samples(clicks, negatives, pairs=True, rng=rng)
     weight = np.ones(len(users), dtype=np.float32)
     if weighting == "unbiased":
-        n = clicks.user_counts[drawn_users]
-        weight[len(clicks) :] = (clicks.n_items - n) / (n * negatives)
-    order = rng.permutation(len(users))
-    return Pairs(users[order], items[order], click[order], weight[order])
+        n = np.maximum(clicks.user_counts, 1)
+        stands_for = ((clicks.n_items - n) / (n * negatives)).astype(np.float32)
+        weight = np.where(clicked, weight, stands_for[users])
+    return Pairs(users, items, clicked.astype(np.float32), weight)
 
 
 def sampled_triples(clicks: Clicks, *, negatives: int, rng: np.random.Generator) -> Triples:
     """Every click beside this many unclicked items of the same user, shuffled."""
-    sources = np.repeat(np.flatnonzero(_may_draw(clicks)), negatives)
-    users = clicks.users[sources]
-    drawn = draw_unclicked(clicks, users, rng)
-    order = rng.permutation(len(sources))
-    return Triples(users[order], clicks.items[sources][order], drawn[order])
+    return Triples(*_shuffled_samples(clicks, negatives, pairs=False, rng=rng))
 
 
 def all_pairs(clicks: Clicks, *, rng: np.random.Generator) -> Pairs:
@@ -105,6 +95,11 @@ def all_pairs(clicks: Clicks, *, rng: np.random.Generator) -> Pairs:
     return Pairs(users, items, click, np.ones(len(keys), dtype=np.float32))
 
 
-def _may_draw(clicks: Clicks) -> NDArray[Any]:
-    """Which clicks belong to a user that has an unclicked item left."""
-    return clicks.user_counts[clicks.users] < clicks.n_items
+def _shuffled_samples(
+    clicks: Clicks, negatives: int, *, pairs: bool, rng: np.random.Generator
+) -> Iterator[Indices]:
+    from unexposed import loops
+
+    seed = rng.integers(2**64, dtype=np.uint64)
+    log = (clicks.items, clicks.user_start, clicks.n_items)
+    return iter(loops.samples(*log, negatives, pairs=pairs, seed=seed))

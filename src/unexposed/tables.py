@@ -10,7 +10,7 @@ from rich.table import Table
 from unexposed import statistics
 from unexposed.comparison import Comparison
 
-PLAIN_WIDTH = 120  # where the output is no terminal
+PLAIN_WIDTH = 140  # where the output is no terminal
 
 
 def console() -> Console:
@@ -33,7 +33,7 @@ def comparison_table(comparison: Comparison) -> Table:
         caption=_caption(comparison),
         caption_justify="left",
     )
-    table.add_column("method")
+    table.add_column("method", no_wrap=True)
     for metric in comparison.protocol.metrics:
         table.add_column(metric, justify="right")
     table.add_column("seconds", justify="right")

@@ -19,6 +19,7 @@ class Loop:
     epochs: int
     patience: int  # epochs without improvement before the end; 0: never stop early
     quality: Callable[[Parameters], float] | None  # on held-out clicks; higher is better
+    window: int = 1  # epochs over which the quality is averaged: few clicks make it jump
 
 
 def run(
@@ -51,8 +52,9 @@ def run(
                 best, best_epoch = parameters(), number
             else:
                 current = parameters()
-                value = loop.quality(current)
-                values.append(value)
+                values.append(loop.quality(current))
+                recent = values[-loop.window :]
+                value = sum(recent) / len(recent)
                 if value > best_value:
                     best, best_epoch, best_value = current, number, value
             progress(Tick(loop.label, number, loop.epochs, loss, value, best_epoch))

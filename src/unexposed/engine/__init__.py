@@ -1,14 +1,17 @@
 """How a step is run. A method states what it is (an Objective); an engine knows how to run that."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from unexposed.sampling import Pairs, Triples
+from unexposed.data import Clicks
+from unexposed.errors import InputError
+from unexposed.sampling import Pairs, Triples, Weighting
 from unexposed.validation import ValidationSet
 
+Name = Literal["auto", "reference", "cpu", "cuda"]
 Strategy = Literal["bilevel", "joint", "alternate", "bilevel_on_batch", "frozen"]
 
 
@@ -40,12 +43,31 @@ class Optimiser:
 class Engine(Protocol):
     """Holds the parameters and learns from samples in the order they are given."""
 
+    def compile(self) -> None:
+        """Have everything ready for the first step: slow once on a machine, then cached."""
+        ...
+
     def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
         """Take a step on each batch; the mean over batches of the loss before its step."""
         ...
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         """A copy of what has been learned, by name."""
+        ...
+
+
+@runtime_checkable
+class DrawsSamples(Protocol):
+    """An engine that draws its samples itself, where it computes: see `sampling`."""
+
+    def sampler(
+        self, clicks: Clicks, *, negatives: int, weighting: Weighting, pairwise: bool, seed: int
+    ) -> Any:
+        """What draws the epochs of this log."""
+        ...
+
+    def train_epoch(self, sampler: Any, *, batch_size: int) -> float:
+        """As `epoch`, on the sampler's next one."""
         ...
 
 
@@ -60,11 +82,26 @@ def build(
     exposure: NDArray[Any] | None = None,
     features: NDArray[Any] | None = None,
     validation: ValidationSet | None = None,
+    name: Name = "auto",
 ) -> Engine:
-    """The engine for this objective."""
+    """The engine of this name, or the fastest one that knows the objective and runs here."""
+    from unexposed.engine import cpu, cuda
     from unexposed.engine.reference import ReferenceEngine
 
-    return ReferenceEngine(
+    known = (objective, parameters, features)
+    if name == "auto":
+        if cuda.available() and cuda.supports(*known):
+            name = "cuda"
+        else:
+            name = "cpu" if cpu.supports(*known) else "reference"
+    elif name == "cuda" and not cuda.available():
+        raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
+    engines: dict[str, Callable[..., Engine]] = {
+        "cuda": cuda.CudaEngine,
+        "cpu": cpu.CpuEngine,
+        "reference": ReferenceEngine,
+    }
+    return engines[name](
         objective,
         optimiser,
         parameters,

@@ -48,6 +48,9 @@ class ReferenceEngine:
         self._dtype = dtype
         self._adam = {name: self._row_adam(name) for name in self._tables}
 
+    def compile(self) -> None:
+        pass
+
     def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
         losses = [self.step(batch) for batch in samples.batches(batch_size)]
         return float(np.mean(losses)) if losses else 0.0

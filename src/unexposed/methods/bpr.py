@@ -9,6 +9,7 @@ from unexposed import sampling
 from unexposed.data import Clicks
 from unexposed.engine import Objective
 from unexposed.factors import FactorMethod
+from unexposed.settings import setting
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class BPR(FactorMethod):
     """−log σ(ω_uᵀω_i − ω_uᵀω_j), i clicked and j not."""
 
     name: ClassVar[str] = "bpr"
+    negatives: int = setting(3, "unclicked items drawn for each click, anew each epoch", low=1)
+    initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 
     def objective(self) -> Objective:
         return Objective("pairwise")

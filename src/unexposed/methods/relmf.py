@@ -13,6 +13,7 @@ class RelMF(GivenExposureMethod):
     """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
 
     name: ClassVar[str] = "relmf"
+    negatives: int = setting(20, "unclicked items drawn for each click, anew each epoch", low=1)
     form: Literal["log", "squared"] = setting("log", "of the loss; public code trains the squared")
 
     def objective(self) -> Objective:

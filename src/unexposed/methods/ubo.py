@@ -29,7 +29,9 @@ class UBO(PopularityMethod):
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset({"user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
-    exposure_learning_rate: float = setting(1e-3, "of Adam, for the exposure", low=0)
+    negatives: int = setting(10, "unclicked items drawn for each click, anew each epoch", low=1)
+    weight_decay: float = setting(1e-6, "added to the gradient of touched rows", low=0)
+    exposure_learning_rate: float = setting(1e-4, "of Adam, for the exposure", low=0)
     exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
     exposure_offset: float = setting(0.0, "added inside σ(e_uᵀω_i): higher starts higher")
     lookahead: float = setting(1e-3, "η, the step size of the look-ahead", above=0)
@@ -61,7 +63,7 @@ class UBO(PopularityMethod):
         """The unbiased set that this method builds from a log."""
         return validation.from_log(clicks, users=self.validation_users, items=self.validation_items)
 
-    def engine(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         start = self.initial(clicks, rng)
         if side.user_features is None:
             start["exposure_user_factors"] = self.normal(clicks.n_users, rng)
@@ -78,6 +80,7 @@ class UBO(PopularityMethod):
             exposure=self.popularity(clicks),
             features=side.user_features,
             validation=guide.shuffled(rng),
+            name=self.engine,
         )
 
     def trained_on(self, clicks: Clicks, side: Side) -> Clicks:

@@ -1,0 +1,149 @@
+"""Where the seconds of an epoch go: its share outside the kernel is to stay under 15 %.
+
+    python benchmarks/epoch_share.py [--data-dir DIR] [--json FILE]
+
+Epochs of MF and UBO in turn, as `fit` runs them, on the cpu engine: on Yahoo!R3 where DIR has it,
+else on clicks drawn at its size; dim 50, 5 negatives, batch 1024. The first epoch of each loads or
+compiles its loops, and is given apart. Seconds are those on the wall, so other programs disturb
+them: the load average stands in the result.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from unexposed import datasets
+from unexposed.data import Clicks, Ids
+from unexposed.errors import InputError
+from unexposed.factors import FactorMethod
+from unexposed.methods import make
+from unexposed.recommender import Side
+
+N_USERS, N_ITEMS, N_CLICKS = 15_400, 1_000, 125_077  # Yahoo!R3; a tenth of the clicks is held out
+METHODS = ("mf", "ubo")
+BAR = 0.15
+Epoch = dict[str, float]  # the seconds of each part
+
+
+def yahoo(data_dir: str | None) -> tuple[str, Clicks]:
+    """The clicks of Yahoo!R3 where they are here, else drawn ones of that size."""
+    try:
+        logged = datasets.load("yahoo_r3", data_dir=data_dir, download=False).logged
+    except InputError:
+        return "simulated", drawn_clicks(np.random.default_rng(0))
+    return "Yahoo!R3", logged.clicks(threshold=4)
+
+
+def drawn_clicks(rng: np.random.Generator) -> Clicks:
+    """Users and items drawn by power laws: the r-th with a chance of about (r + n/20)^−0.8."""
+
+    def some(size: int) -> Any:
+        chance = (np.arange(size) + size / 20) ** -0.8
+        drawn = rng.choice(size, size=int(1.1 * N_CLICKS), p=chance / chance.sum())
+        return rng.permutation(size)[drawn]
+
+    keys = rng.permutation(np.unique(some(N_USERS) * N_ITEMS + some(N_ITEMS)))[:N_CLICKS]
+    users, items = np.divmod(keys, N_ITEMS)
+    return Clicks.from_pairs(users, items, user_ids=Ids.range(N_USERS), item_ids=Ids.range(N_ITEMS))
+
+
+def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch]:
+    """A call that trains for one more epoch, as `FactorMethod.train` does, and times its parts."""
+    method = make(name, dim=50, negatives=5, batch_size=1024, engine="cpu")
+    assert isinstance(method, FactorMethod)
+    rng, side = np.random.default_rng(0), Side()
+    engine = method.build(clicks, side, rng)
+    learned_from = method.trained_on(clicks, side)
+    quality = method.loop(clicks, held_out).quality
+    assert quality is not None
+
+    def run() -> Epoch:
+        clock = [time.perf_counter()]
+        samples = method.samples(learned_from, rng)
+        clock.append(time.perf_counter())
+        engine.epoch(samples, batch_size=method.batch_size)
+        clock.append(time.perf_counter())
+        parameters = method.finished(engine.parameters(), clicks, side)
+        clock.append(time.perf_counter())
+        quality(parameters)
+        clock.append(time.perf_counter())
+        parts = ("sampling", "kernel", "parameters", "held-out quality")
+        return dict(zip(parts, np.diff(clock).tolist(), strict=True))
+
+    return run
+
+
+def share_outside(epoch: Epoch) -> float:
+    return 1 - epoch["kernel"] / sum(epoch.values())
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {
+        "median": statistics.median(values),
+        "least": min(values),
+        "greatest": max(values),
+    }
+
+
+def measure(data_dir: str | None, epochs: int) -> dict[str, Any]:
+    source, logged = yahoo(data_dir)
+    clicks, held_out = logged.hold_out(fraction=0.1, seed=0)
+    runs = {name: epochs_of(name, clicks, held_out) for name in METHODS}
+    first = {name: run() for name, run in runs.items()}
+    rounds = [{name: run() for name, run in runs.items()} for _ in range(epochs)]
+    table = {}
+    for name in METHODS:
+        found = [one[name] for one in rounds]
+        table[name] = {
+            "seconds": {part: spread([epoch[part] for epoch in found]) for part in found[0]},
+            "share_outside": spread([share_outside(epoch) for epoch in found]),
+        }
+    return {
+        "data": source,
+        "clicks": len(clicks),
+        "held_out": len(held_out),
+        "epochs": epochs,
+        "bar": BAR,
+        "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "first_epoch_seconds": first,
+        "methods": table,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    title = f"{result['data']}, {result['clicks']:,} clicks, {result['held_out']:,} held out"
+    table = Table("method", "", "bar", "first", "median", "least", "greatest", title=title)
+    for name, found in result["methods"].items():
+        first = result["first_epoch_seconds"][name]
+        for part, seconds in found["seconds"].items():
+            numbers = (first[part], *seconds.values())
+            table.add_row(name, f"{part}, ms", "", *(f"{1000 * s:.1f}" for s in numbers))
+        share = (share_outside(first), *found["share_outside"].values())
+        label, bar = "share outside the kernel", f"< {result['bar']:.0%}"
+        table.add_row(name, label, bar, *(f"{s:.1%}" for s in share), end_section=True)
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--epochs", type=int, default=15)
+    arguments = parser.parse_args()
+    result = measure(arguments.data_dir, arguments.epochs)
+    show(result)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

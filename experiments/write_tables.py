@@ -1,0 +1,70 @@
+"""Fill the tables of the docs from the committed results: python experiments/write_tables.py
+
+A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when one is stale.
+"""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
+
+
+def result(name: str) -> dict[str, Any]:
+    return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def figure(mean: float, sd: float) -> str:
+    return f"{mean:.3f} ± {sd:.3f}".replace("0.", ".")
+
+
+def comparison_table(document: dict[str, Any], paper: dict[str, Any] | None = None) -> str:
+    """Methods by rows: DCG@3 and MAP@3, the paper's beside ours, and the test against the best."""
+    paper = paper or {}
+    heads = ["method", "DCG@3"] + ["paper"] * bool(paper) + ["MAP@3"] + ["paper"] * bool(paper)
+    heads += ["below the best DCG@3 by", "p (Holm)"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in document["results"]:
+        cells = [f"`{row['method']}`"]
+        for metric, key in (("dcg@3", "dcg3"), ("map@3", "map3")):
+            cells.append(figure(row["metrics"][metric]["mean"], row["metrics"][metric]["sd"]))
+            if paper:
+                theirs = paper[key].get(row["method"])
+                cells.append(figure(*theirs) if theirs else "–")
+        best = row["metrics"]["dcg@3"]
+        cells += [f"{best['below_best']:.3f}".replace("0.", "."), f"{best['p_holm']:.3f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    users, seeds = document["users"], document["seeds"]
+    lines += [
+        "",
+        f"Protocol `{document['protocol']}`, {users:,} users, mean ± sd of {seeds} seeds.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES = {
+    "coat table": ("methods.md", lambda: comparison_table(result("coat_defaults"), PAPER["coat"])),
+    "strategies table": ("methods.md", lambda: comparison_table(result("coat_strategies"))),
+}
+
+
+def filled(text: str, name: str, table: str) -> str:
+    pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
+    new, found = re.subn(pattern, lambda m: f"{m[1]}{table}\n{m[2]}", text, flags=re.DOTALL)
+    if not found:
+        raise SystemExit(f"no place for {name!r}")
+    return new
+
+
+def main() -> None:
+    for name, (page, table) in TABLES.items():
+        path = DOCS / page
+        path.write_text(filled(path.read_text(encoding="utf-8"), name, table()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

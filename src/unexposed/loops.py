@@ -1,0 +1,206 @@
+"""The compiled loops outside the engines: drawing and shuffling samples, ranking in a catalogue.
+
+Import it where a loop is called: numba is slow to start. A loop is compiled at its first call on
+a machine and kept on disk. The same arguments give the same bits, for any number of threads.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+Array = Any
+
+CORES: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+PART = 32_768  # samples shuffled at a time: they fit into a core's own cache
+
+# of splitmix64, and of `recommender.pair_hash`, whose numbers `tie_break` repeats here
+STEP = np.uint64(0x9E3779B97F4A7C15)
+ITEM_STEP = np.uint64(0xD1B54A32D192ED03)
+SALT = np.uint64(0x5EED * 0x8CB92BA72F3D8DD7 % 2**64)
+FACTOR_1, FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+EXCESS_BITS = np.uint64(11)  # of 64, beyond those of a float64
+
+
+def compiled(function: F) -> F:
+    njit: Any = numba.njit
+    return njit(nogil=True, error_model="numpy", cache=True)(function)
+
+
+@compiled
+def mix(x: Any) -> Any:
+    """The finaliser of splitmix64: 64 bits that look random, other ones for every x."""
+    x = (x ^ (x >> SHIFTS[0])) * FACTOR_1
+    x = (x ^ (x >> SHIFTS[1])) * FACTOR_2
+    return x ^ (x >> SHIFTS[2])
+
+
+@compiled
+def below(n: int, bits: Any) -> int:
+    """A number from 0 … n − 1, uniform (to within n / 2⁵³) where the bits are."""
+    return np.int64(np.int64(bits >> EXCESS_BITS) * 2.0**-53 * n)  # type: ignore[return-value]
+
+
+@compiled
+def random_bits(seed: Any, turn: int) -> Any:
+    """The bits of this turn: whoever asks, and when, they are the same (splitmix64)."""
+    return mix(seed + np.uint64(turn + 1) * STEP)
+
+
+def samples(
+    items: Array,
+    user_start: Array,
+    n_items: int,
+    negatives: int,
+    *,
+    pairs: bool,
+    seed: np.uint64,
+    threads: int | None = None,
+) -> Array:
+    """Three rows of samples, in random order, each order as likely.
+
+    Triples: a user, an item it clicked and a drawn one. Pairs: a user, an item, and 1 for a click,
+    0 for a drawn one. Every click comes once in all (pairs), and with as many drawn items as there
+    are negatives, uniform on those that its user has not clicked.
+
+    The order is that of Rao (1961) and Sandelius (1962): send each sample to a part by chance,
+    then shuffle every part. Neither reaches far in memory, and threads can share the work: each
+    has its own users, then its own parts.
+    """
+    n_clicks = np.diff(user_start)
+    of_a_click = int(pairs) + negatives * (n_clicks < n_items)
+    sample_start = np.concatenate([[0], np.cumsum(n_clicks * of_a_click)])
+    n = int(sample_start[-1])
+    n_parts = n // PART + 1
+    threads = min(threads or CORES, n_parts)
+    shares = np.arange(threads + 1)
+    users = np.searchsorted(sample_start, n * shares // threads)  # the first of each share
+    parts = n_parts * shares // threads
+    found = np.empty((3, n), dtype=np.int32)
+    with ThreadPoolExecutor(threads) as pool:
+
+        def each(work: Callable[[int], Any]) -> list[Any]:
+            return list((pool.map if threads > 1 else map)(work, range(threads)))
+
+        counts = np.array(
+            each(lambda t: part_counts(n_parts, seed, *sample_start[users[t : t + 2]]))
+        )  # (threads, parts)
+        end = np.cumsum(counts.T).reshape(n_parts, threads)  # a share follows another in each part
+        part_start = np.concatenate([[0], end[:, -1]])
+        place = np.ascontiguousarray(end.T) - counts
+        log = (items, user_start, sample_start, n_items)
+        each(lambda t: fill(found, place[t], *log, pairs, seed, *users[t : t + 2]))
+        each(lambda t: shuffle(found[0], found[1], found[2], part_start, seed, *parts[t : t + 2]))
+    return found
+
+
+@compiled
+def part_counts(n_parts: int, seed: Any, first: int, stop: int) -> Array:
+    """How many of these samples go to each part."""
+    counts = np.zeros(n_parts, dtype=np.int64)
+    for sample in range(first, stop):
+        counts[below(n_parts, random_bits(seed, sample))] += 1
+    return counts
+
+
+@compiled
+def fill(
+    found: Array,
+    place: Array,  # (parts): where the next sample goes
+    items: Array,
+    user_start: Array,
+    sample_start: Array,  # (users + 1): the number of a user's first sample
+    n_items: int,
+    pairs: bool,
+    seed: Any,
+    first_user: int,
+    stop_user: int,
+) -> None:
+    """Put the samples of these users into the parts drawn for them."""
+    n = sample_start[-1]
+    last_clicked_by = np.full(n_items, -1, dtype=np.int32)
+    for user in range(first_user, stop_user):
+        first, stop = user_start[user], user_start[user + 1]
+        for click in range(first, stop):
+            last_clicked_by[items[click]] = user
+        sample = sample_start[user]
+        of_a_click = (sample_start[user + 1] - sample) // max(stop - first, 1)
+        for click in range(first, stop):
+            for number in range(of_a_click):
+                part = below(len(place), random_bits(seed, sample))
+                at = place[part]
+                found[0, at], found[1, at], found[2, at] = user, items[click], 1
+                if number > 0 or not pairs:
+                    bits = random_bits(seed, n + sample)
+                    drawn = below(n_items, bits)
+                    while last_clicked_by[drawn] == user:
+                        bits = mix(bits + STEP)
+                        drawn = below(n_items, bits)
+                    if pairs:
+                        found[1, at], found[2, at] = drawn, 0
+                    else:
+                        found[2, at] = drawn
+                place[part] = at + 1
+                sample += 1
+
+
+@compiled
+def shuffle(
+    a: Array, b: Array, c: Array, part_start: Array, seed: Any, first_part: int, stop_part: int
+) -> None:
+    """Fisher and Yates' shuffle of three columns, within each of these parts."""
+    for part in range(first_part, stop_part):
+        begin = part_start[part]
+        for last in range(part_start[part + 1] - 1, begin, -1):
+            other = begin + below(last - begin + 1, random_bits(seed, 2 * len(a) + last))
+            a[last], a[other] = a[other], a[last]
+            b[last], b[other] = b[other], b[last]
+            c[last], c[other] = c[other], c[last]
+
+
+@compiled
+def tie_break(user: int, item: int) -> Any:
+    """As `recommender.tie_break`."""
+    return mix(np.uint64(user) * STEP + np.uint64(item) * ITEM_STEP + SALT)
+
+
+@compiled
+def stands_before(rival: int, item: int, row: Array, user: int) -> bool:
+    """Whether the rival is ranked above the item, by the scores of the user's row."""
+    return row[rival] > row[item] or (
+        row[rival] == row[item] and tie_break(user, rival) < tie_break(user, item)
+    )
+
+
+@compiled
+def ranks(
+    block: Array, rows: Array, items: Array, users: Array, user_start: Array, clicked: Array
+) -> Array:
+    """The rank of each wanted item in its row, among all items that the row's user left unclicked.
+
+    1 + all items that stand before it − the clicked ones that do.
+    """
+    found = np.empty(len(rows), dtype=np.int64)
+    for n in range(len(rows)):
+        row, item, user = block[rows[n]], items[n], users[rows[n]]
+        score = row[item]
+        before = equal = 0
+        for rival in range(len(row)):
+            before += row[rival] > score
+            equal += row[rival] == score
+        first, stop = user_start[user], user_start[user + 1]
+        if equal == 1:  # itself
+            for click in range(first, stop):
+                before -= row[clicked[click]] > score
+        else:
+            before = 0
+            for rival in range(len(row)):
+                before += stands_before(rival, item, row, user)
+            for click in range(first, stop):
+                before -= stands_before(clicked[click], item, row, user)
+        found[n] = 1 + before
+    return found

@@ -1,0 +1,37 @@
+"""The tables of the docs are those of the committed results."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_spec = importlib.util.spec_from_file_location("tables", ROOT / "experiments" / "write_tables.py")
+tables = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tables)
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_a_table_in_the_docs_is_what_the_results_give(name):
+    page, table = tables.TABLES[name]
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert tables.filled(text, name, table()) == text, "run: python experiments/write_tables.py"
+
+
+def test_on_coat_every_method_is_near_the_papers_figure_or_above_it():
+    ours = {
+        row["method"]: row["metrics"]["dcg@3"]["mean"]
+        for row in tables.result("coat_defaults")["results"]
+    }
+    for method, (paper, _) in tables.PAPER["coat"]["dcg3"].items():
+        assert ours[method] > paper - 0.03, method
+
+
+def test_every_result_is_json_and_every_link_in_the_docs_leads_somewhere():
+    for path in (ROOT / "experiments" / "results").glob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    for page in (ROOT / "docs").glob("*.md"):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
