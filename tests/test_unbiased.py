@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from unexposed.evaluate import exposure_correlation
+from unexposed.evaluation import exposure_correlation
 from unexposed.methods import make
 from unexposed.progress import Silent
 from unexposed.recommender import Side

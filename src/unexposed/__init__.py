@@ -15,8 +15,8 @@ _HOME = {
     "Ratings": "data",
     "Split": "data",
     "InputError": "errors",
-    "PROTOCOLS": "evaluate",
-    "evaluate": "evaluate",
+    "PROTOCOLS": "evaluation",
+    "evaluate": "evaluation",
     "DATASETS": "datasets",
     "METHODS": "methods",
     "make": "methods",
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from unexposed.data import Clicks, Judgements, Ratings, Split
     from unexposed.datasets import DATASETS
     from unexposed.errors import InputError
-    from unexposed.evaluate import PROTOCOLS, evaluate
+    from unexposed.evaluation import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, make
     from unexposed.metrics import METRICS
     from unexposed.reading import read_judged, read_log

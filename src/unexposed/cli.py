@@ -13,7 +13,7 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.comparison import Comparison, Splits
-    from unexposed.evaluate import Protocol
+    from unexposed.evaluation import Protocol
     from unexposed.recommender import Model
 
 app = typer.Typer(
@@ -162,8 +162,8 @@ def evaluate(
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
     from unexposed import tables
-    from unexposed.evaluate import describe
-    from unexposed.evaluate import protocol as protocol_named
+    from unexposed.evaluation import describe
+    from unexposed.evaluation import protocol as protocol_named
     from unexposed.reading import read_judged
     from unexposed.storage import load
 
@@ -207,7 +207,7 @@ def compare(
     """Train methods on the same splits and compare them on judged pairs."""
     from unexposed.comparison import compare as run
     from unexposed.comparison import parse_methods
-    from unexposed.evaluate import protocol as protocol_named
+    from unexposed.evaluation import protocol as protocol_named
 
     by = protocol_named(protocol)
     made = parse_methods(methods, _assignments(settings, engine))
@@ -329,7 +329,7 @@ def _print_comparison(comparison: "Comparison", *, as_json: bool) -> None:
 
 def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits":
     from unexposed import datasets as known
-    from unexposed.evaluate import split_ratings
+    from unexposed.evaluation import split_ratings
 
     data = known.load(name, data_dir=data_dir)
     return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)

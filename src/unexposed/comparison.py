@@ -13,7 +13,7 @@ from unexposed import settings as checks
 from unexposed import statistics
 from unexposed.data import Clicks, Judgements, Split
 from unexposed.errors import InputError, did_you_mean
-from unexposed.evaluate import Protocol, evaluate
+from unexposed.evaluation import Protocol, evaluate
 from unexposed.methods import make, method
 from unexposed.recommender import Recommender
 

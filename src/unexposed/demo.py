@@ -5,7 +5,7 @@ from pathlib import Path
 
 from unexposed import tables
 from unexposed.comparison import compare, split_clicks
-from unexposed.evaluate import exposure_correlation, protocol
+from unexposed.evaluation import exposure_correlation, protocol
 from unexposed.methods import make
 from unexposed.progress import Progress
 from unexposed.simulate import world as make_world

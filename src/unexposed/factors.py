@@ -12,7 +12,7 @@ from unexposed import engine as engines
 from unexposed import exposure, sampling, training
 from unexposed.data import Clicks, Indices
 from unexposed.engine import Engine, Objective, Optimiser
-from unexposed.evaluate import held_out_quality
+from unexposed.evaluation import held_out_quality
 from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Recommender, Side
 from unexposed.settings import setting

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from unexposed import datasets, evaluate, loops, recommender
+from unexposed import datasets, evaluation, loops, recommender
 from unexposed.data import Clicks, Ids, Judgements
 from unexposed.errors import InputError
-from unexposed.evaluate import PROTOCOLS
+from unexposed.evaluation import PROTOCOLS
 from unexposed.methods import make
 from unexposed.progress import Silent
 from unexposed.recommender import Model, best_first, tie_break
@@ -40,7 +40,7 @@ def test_judged_and_catalogue_ranks_match_sorting_each_user_by_hand(levels):
     relevant = rng.random((N_USERS, N_ITEMS)) < 0.5
     judged = judgements(*((u, i, relevant[u, i]) for u, i in np.argwhere(is_judged)))
 
-    ranking = evaluate.rank_judged(lambda users: score[users], judged, clicks)
+    ranking = evaluation.rank_judged(lambda users: score[users], judged, clicks)
     expected = {
         (u, i): brute_rank(score, u, i, np.flatnonzero(is_judged[u]).tolist())
         for u, i in np.argwhere(is_judged & relevant)
@@ -51,7 +51,7 @@ def test_judged_and_catalogue_ranks_match_sorting_each_user_by_hand(levels):
 
     wanted = is_judged & relevant & ~clicked
     pairs = judgements(*((u, i, True) for u, i in np.argwhere(wanted)))
-    ranking = evaluate.rank_catalogue(lambda users: score[users], pairs, clicks)
+    ranking = evaluation.rank_catalogue(lambda users: score[users], pairs, clicks)
     expected = {
         (u, i): brute_rank(score, u, i, np.flatnonzero(~clicked[u]).tolist())
         for u, i in np.argwhere(wanted)
@@ -74,7 +74,7 @@ def ranked(score: np.ndarray, wanted: np.ndarray, clicked: np.ndarray) -> dict:
     users, items = np.nonzero(wanted)
     pairs = Judgements.from_pairs(users, items, np.ones(len(users)), **ids)
     clicks = Clicks.from_pairs(*np.nonzero(clicked), **ids)
-    ranking = evaluate.rank_catalogue(lambda users: score[users], pairs, clicks)
+    ranking = evaluation.rank_catalogue(lambda users: score[users], pairs, clicks)
     users = np.unique(pairs.users)[ranking.users]
     return dict(zip(zip(users, ranking.items, strict=True), ranking.ranks, strict=True))
 
@@ -142,21 +142,21 @@ def test_the_paper_evaluates_users_with_a_click_a_relevant_and_an_irrelevant_ite
         (3, 1, True), (3, 7, False),  # its irrelevant item was never clicked by anyone: dropped
         (4, 1, True), (4, 2, False),  # a user without clicks
     )  # fmt: skip
-    kept = evaluate.eligible(judged, clicks, PROTOCOLS["ubo-ijcai22"])
+    kept = evaluation.eligible(judged, clicks, PROTOCOLS["ubo-ijcai22"])
     assert np.unique(kept.users).tolist() == [0]
 
 
 def test_a_judged_set_that_evaluates_nobody_is_refused():
     clicks = log((0, 0), (1, 1))
     with pytest.raises(InputError, match="evaluates nobody"):
-        evaluate.eligible(judgements((0, 1, True)), clicks, PROTOCOLS["ubo-ijcai22"])
+        evaluation.eligible(judgements((0, 1, True)), clicks, PROTOCOLS["ubo-ijcai22"])
     with pytest.raises(InputError, match="evaluates nobody"):
-        evaluate.eligible(judgements((0, 0, True)), clicks, PROTOCOLS["catalogue"])
+        evaluation.eligible(judgements((0, 0, True)), clicks, PROTOCOLS["catalogue"])
 
 
 def test_an_unknown_protocol_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'ubo-ijcai22'"):
-        evaluate.protocol("ubo-ijcai2022")
+        evaluation.protocol("ubo-ijcai2022")
 
 
 @pytest.fixture(scope="module")
@@ -170,20 +170,20 @@ def popular(small_world) -> tuple[Model, Judgements]:
 def test_every_protocol_gives_a_finite_value_for_each_user_and_metric(name, popular):
     model, judged = popular
     by = PROTOCOLS[name]
-    evaluation = evaluate.evaluate(model, judged, by)
-    assert list(evaluation.values) == list(by.metrics)
-    for values in evaluation.values.values():
-        assert values.shape == evaluation.users.shape
+    found = evaluation.evaluate(model, judged, by)
+    assert list(found.values) == list(by.metrics)
+    for values in found.values.values():
+        assert values.shape == found.users.shape
         assert np.isfinite(values).all()
-    document = evaluate.describe(model, judged, by)
-    assert document["users"] == len(evaluation.users)
+    document = evaluation.describe(model, judged, by)
+    assert document["users"] == len(found.users)
     assert document["metrics"].keys() == by.metrics.keys()
     assert set(document["by_popularity"]) == {"head", "middle", "tail"}
 
 
 def test_the_popular_list_does_best_on_popular_items_and_covers_little(popular):
     model, judged = popular
-    document = evaluate.describe(model, judged, PROTOCOLS["ubo-ijcai22"])
+    document = evaluation.describe(model, judged, PROTOCOLS["ubo-ijcai22"])
     by = {k: v["metrics"]["dcg@3"] for k, v in document["by_popularity"].items()}
     assert by["head"] > by["middle"] > by["tail"]
     assert document["recommended"]["coverage"] < 0.8
@@ -194,12 +194,12 @@ def test_scores_that_are_not_numbers_are_refused():
     clicks, judged = log((0, 0), (1, 1)), judgements((0, 1, True), (0, 0, False))
     bad = np.full((N_USERS, N_ITEMS), np.nan, dtype=np.float32)
     with pytest.raises(InputError, match="not numbers"):
-        evaluate.rank_judged(lambda users: bad[users], judged, clicks)
+        evaluation.rank_judged(lambda users: bad[users], judged, clicks)
     for unwanted in (0, 7):  # clicked, or not
         one_bad = np.zeros((N_USERS, N_ITEMS), dtype=np.float32)
         one_bad[0, unwanted] = np.nan
         with pytest.raises(InputError, match="not numbers"):
-            evaluate.rank_catalogue(
+            evaluation.rank_catalogue(
                 lambda users, s=one_bad: s[users], judgements((0, 1, True)), clicks
             )
 
@@ -211,9 +211,9 @@ def test_the_correlation_of_exposure_with_itself_is_one(small_world):
     def own(users):
         return model.method.exposure(model.parameters, users)
 
-    assert evaluate.exposure_correlation(model, own) == pytest.approx(1)
-    assert evaluate.exposure_correlation(model, lambda u: 1 - own(u)) == pytest.approx(-1)
-    assert abs(evaluate.exposure_correlation(model, small_world.exposure)) < 1
+    assert evaluation.exposure_correlation(model, own) == pytest.approx(1)
+    assert evaluation.exposure_correlation(model, lambda u: 1 - own(u)) == pytest.approx(-1)
+    assert abs(evaluation.exposure_correlation(model, small_world.exposure)) < 1
 
 
 @pytest.mark.data
@@ -225,12 +225,12 @@ def test_the_papers_protocol_evaluates_its_users_and_clicks(data_dir, name, user
     by = PROTOCOLS["ubo-ijcai22"]
     data = datasets.load(name, data_dir=data_dir, download=False)
     for seed in (0, 1):
-        split = evaluate.split_ratings(data.logged, data.random, by, seed=seed)
+        split = evaluation.split_ratings(data.logged, data.random, by, seed=seed)
         assert (len(split.train), len(split.held_out)) == (train, held_out)
         model = make("popularity").fit(split.train, split.held_out, progress=Silent())
-        evaluation = evaluate.evaluate(model, split.judged, by)
-        assert len(evaluation.users) == users
-        means = evaluation.means()
+        found = evaluation.evaluate(model, split.judged, by)
+        assert len(found.users) == users
+        means = found.means()
         assert list(means) == ["dcg@1", "dcg@2", "dcg@3", "map@1", "map@2", "map@3"]
         assert means["dcg@1"] == means["map@1"]
 
@@ -239,6 +239,6 @@ def test_the_papers_protocol_evaluates_its_users_and_clicks(data_dir, name, user
 def test_a_rating_set_without_a_random_part_needs_a_catalogue_protocol(data_dir):
     data = datasets.load("ml_100k", data_dir=data_dir, download=False)
     with pytest.raises(InputError, match="use --protocol catalogue"):
-        evaluate.split_ratings(data.logged, data.random, PROTOCOLS["ubo-ijcai22"], seed=0)
-    split = evaluate.split_ratings(data.logged, data.random, PROTOCOLS["catalogue"], seed=0)
+        evaluation.split_ratings(data.logged, data.random, PROTOCOLS["ubo-ijcai22"], seed=0)
+    split = evaluation.split_ratings(data.logged, data.random, PROTOCOLS["catalogue"], seed=0)
     assert not split.train.contain(split.judged.users, split.judged.items).any()
