@@ -41,4 +41,4 @@ def data_dir() -> Path:
     folder = os.environ.get("UNEXPOSED_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("the real data sets are not here: set $UNEXPOSED_DATA to their folder")
-    return Path(folder)
+    return Path(folder).resolve()  # tests change the working folder

@@ -29,7 +29,7 @@ class TrainedMethod(Recommender):
         1.5, "how strongly held-out clicks on popular items are weighed down", low=-1
     )
     snips_k: int = setting(20, "length of the list they judge; 0: the whole ranking", low=0)
-    snips_window: int = setting(5, "epochs over which their judgement is averaged", low=1)
+    snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
     snips_pooled: bool = setting(False, "normalise over all users at once, not for each")
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:

@@ -29,8 +29,7 @@ class UBO(PopularityMethod):
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset({"user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
-    negatives: int = setting(10, "unclicked items drawn for each click, anew each epoch", low=1)
-    weight_decay: float = setting(1e-6, "added to the gradient of touched rows", low=0)
+    negatives: int = setting(20, "unclicked items drawn for each click, anew each epoch", low=1)
     exposure_learning_rate: float = setting(1e-4, "of Adam, for the exposure", low=0)
     exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
     exposure_offset: float = setting(0.0, "added inside σ(e_uᵀω_i): higher starts higher")
