@@ -36,7 +36,7 @@ def comparison_table(document: dict[str, Any], paper: dict[str, Any] | None = No
                 theirs = paper[key].get(row["method"])
                 cells.append(figure(*theirs) if theirs else "–")
         best = row["metrics"]["dcg@3"]
-        cells += [f"{best['below_best']:.3f}".replace("0.", "."), f"{best['p_holm']:.3f}"]
+        cells += [f"{abs(best['below_best']):.3f}".replace("0.", "."), f"{best['p_holm']:.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
     users, seeds = document["users"], document["seeds"]
     lines += [
@@ -46,9 +46,32 @@ def comparison_table(document: dict[str, Any], paper: dict[str, Any] | None = No
     return "\n".join(lines)
 
 
+def card_table(document: dict[str, Any]) -> str:
+    """What the CUDA engine reached, against its bars."""
+    lines = [
+        f"{document['card']}, torch {document['torch']}; seconds are medians of the repeats.",
+        "",
+        "| | batch | seconds an epoch (least … most) | million samples a second | bar |",
+        "|---|---|---|---|---|",
+    ]
+    for row in document["figures"]:
+        seconds = sorted(row["seconds"])
+        lines.append(
+            f"| {row['name']} | {row['batch_size']:,} | {row['median']:.4f} "
+            f"({seconds[0]:.4f} … {seconds[-1]:.4f}) | {row['samples_a_second'] / 1e6:,.0f} "
+            f"| {row['bar'] or '–'} |"
+        )
+    return "\n".join(lines)
+
+
 TABLES = {
     "coat table": ("methods.md", lambda: comparison_table(result("coat_defaults"), PAPER["coat"])),
     "strategies table": ("methods.md", lambda: comparison_table(result("coat_strategies"))),
+    "yahoo table": (
+        "methods.md",
+        lambda: comparison_table(result("yahoo_defaults_cuda"), PAPER["yahoo"]),
+    ),
+    "card table": ("engine.md", lambda: card_table(result("engine_cuda"))),
 }
 
 

@@ -74,7 +74,7 @@ def _summary(values: NDArray[np.float64], against: statistics.Comparison) -> dic
         "mean": mean,
         "sd": sd,
         "ci95": [low, high],
-        "below_best": -against.difference,
+        "below_best": 0.0 - against.difference,  # no negative zero
         "p_holm": against.p_holm,
     }
 
