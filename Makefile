@@ -22,5 +22,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench: setup  # needs idle cores; the card's part says so where there is none
+	$(BIN)/python benchmarks/engine_cpu.py
+	$(BIN)/python benchmarks/epoch_share.py
+	$(BIN)/python benchmarks/engine_cuda.py
+
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

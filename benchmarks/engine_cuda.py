@@ -320,7 +320,8 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=10**9, help="of the long log; 0: leave it")
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        raise SystemExit("this benchmark needs an NVIDIA card that torch can see")
+        print("the CUDA engine: not measured, there is no NVIDIA card that torch can see")
+        return
     copies = copy_bandwidth(options.repeats)
     bandwidth = statistics.median(copies)
     print(f"{torch.cuda.get_device_name()}, copy {bandwidth / 1e12:.2f} TB/s", flush=True)

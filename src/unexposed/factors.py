@@ -116,7 +116,8 @@ class FactorMethod(TrainedMethod):
         learned_from = self.trained_on(clicks, side)
 
         kind = type(engine).__name__
-        progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
+        if kind != "ReferenceEngine":  # which has nothing to compile
+            progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
         engine.compile()
         epoch = self._epoch(engine, learned_from, seed, rng)
         parameters, facts = training.run(
