@@ -14,7 +14,7 @@ DOCS = HERE.parent / "docs"
 PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
-def result(name: str) -> dict[str, Any]:
+def result(name: str) -> Any:
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -64,13 +64,61 @@ def card_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def cpu_table(document: dict[str, Any]) -> str:
+    """What the CPU engine reached, against its bars."""
+    clicks, load = document["clicks"], document["load_average"][0]
+    lines = [
+        f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024; load average {load:.1f}.",
+        "",
+        "| | bar | median | least | greatest |",
+        "|---|---|---|---|---|",
+    ]
+    for row in document["table"]:
+        cells = [f"{row[key]:.2f}" for key in ("median", "least", "greatest")]
+        lines.append(f"| {row['what']} | {row['bar'] or '–'} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def share_table(document: dict[str, Any]) -> str:
+    """Milliseconds of an epoch by part, and the share outside the kernel."""
+    parts = list(document["methods"]["mf"]["seconds"])
+    lines = [
+        "| | " + " | ".join(f"{part}, ms" for part in parts) + " | share outside the kernel |",
+        "|---" * (len(parts) + 2) + "|",
+    ]
+    for method, row in document["methods"].items():
+        cells = [f"{1000 * row['seconds'][part]['median']:.1f}" for part in parts]
+        share = row["share_outside"]
+        spread = f"{share['median']:.0%} ({share['least']:.0%} … {share['greatest']:.0%})"
+        lines.append(f"| `{method}` | " + " | ".join([*cells, spread]) + " |")
+    return "\n".join(lines)
+
+
+def adam_table(rows: list[dict[str, Any]]) -> str:
+    """DCG@3 under both optimisers, and the paired test over users."""
+    lines = ["| | touched rows | dense | difference | p |", "|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(
+            f"| {row['dataset']}, `{row['method']}` | {figure(*row['rows'])} "
+            f"| {figure(*row['dense'])} | {row['difference']:+.3f} | {row['p']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
 TABLES = {
     "coat table": ("methods.md", lambda: comparison_table(result("coat_defaults"), PAPER["coat"])),
     "strategies table": ("methods.md", lambda: comparison_table(result("coat_strategies"))),
+    "fast strategies table": (
+        "methods.md",
+        lambda: comparison_table(result("coat_strategies_fast")),
+    ),
     "yahoo table": (
         "methods.md",
         lambda: comparison_table(result("yahoo_defaults_cuda"), PAPER["yahoo"]),
     ),
+    "cpu table": ("engine.md", lambda: cpu_table(result("engine_cpu"))),
+    "share table": ("engine.md", lambda: share_table(result("epoch_share"))),
+    "adam table": ("engine.md", lambda: adam_table(result("row_adam_coat"))),
     "card table": ("engine.md", lambda: card_table(result("engine_cuda"))),
 }
 
