@@ -8,8 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from unexposed.engine import Objective, Optimiser
-from unexposed.engine.cpu import CpuEngine, supports
+from unexposed.engine import Objective, Optimiser, has_closed_form
+from unexposed.engine.cpu import CpuEngine
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.losses import LOSSES
@@ -225,13 +225,13 @@ def test_no_setting_of_the_exposure_model_makes_a_number_that_is_not_finite() ->
 def test_what_the_engine_does_not_know_is_left_to_the_reference() -> None:
     problem = random_problem()
     given, learned = problem.start(learned=False), problem.start(learned=True)
-    assert supports(Objective("pairwise"), given, None)
-    assert supports(Objective("low_variance", "joint"), learned, None)
-    assert not supports(Objective("low_variance_squared", "joint"), learned, None)
-    assert not supports(Objective("some_other_loss"), given, None)
-    assert not supports(Objective("low_variance", "joint"), learned, np.ones((N_USERS, 2)))
+    assert has_closed_form(Objective("pairwise"), given, None)
+    assert has_closed_form(Objective("low_variance", "joint"), learned, None)
+    assert not has_closed_form(Objective("low_variance_squared", "joint"), learned, None)
+    assert not has_closed_form(Objective("some_other_loss"), given, None)
+    assert not has_closed_form(Objective("low_variance", "joint"), learned, np.ones((N_USERS, 2)))
     mapped = {**given, "exposure_feature_weight": np.ones((2, DIM))}
-    assert not supports(Objective("low_variance", "joint"), mapped, None)
+    assert not has_closed_form(Objective("low_variance", "joint"), mapped, None)
     with pytest.raises(InputError, match="reference"):
         CpuEngine(Objective("low_variance", "joint"), OPTIMISER, mapped)
 

@@ -74,6 +74,23 @@ class DrawsSamples(Protocol):
 Initial = Mapping[str, NDArray[Any]]
 
 
+RELEVANCE = ("user_factors", "item_factors")
+FREE_EXPOSURE = ("exposure_user_factors", "gate_weight", "gate_bias")
+
+
+def has_closed_form(
+    objective: Objective, parameters: Initial, features: NDArray[Any] | None
+) -> bool:
+    """Whether the fast engines know the objective; the reference knows the rest."""
+    from unexposed.losses import LOSSES
+
+    if features is not None or objective.loss not in (*LOSSES, "pairwise"):
+        return False
+    if objective.strategy is None:
+        return set(parameters) == set(RELEVANCE)
+    return objective.loss == "low_variance" and set(parameters) == {*RELEVANCE, *FREE_EXPOSURE}
+
+
 def build(
     objective: Objective,
     optimiser: Optimiser,
@@ -88,12 +105,11 @@ def build(
     from unexposed.engine import cpu, cuda
     from unexposed.engine.reference import ReferenceEngine
 
-    known = (objective, parameters, features)
     if name == "auto":
-        if cuda.available() and cuda.supports(*known):
-            name = "cuda"
+        if not has_closed_form(objective, parameters, features):
+            name = "reference"
         else:
-            name = "cpu" if cpu.supports(*known) else "reference"
+            name = "cuda" if cuda.available() else "cpu"
     elif name == "cuda" and not cuda.available():
         raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
     engines: dict[str, Callable[..., Engine]] = {

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from unexposed.engine import Initial, Objective, Optimiser
+from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form
 from unexposed.engine import cpu_kernels as kernels
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.errors import InputError
@@ -34,27 +34,12 @@ STRATEGY_CODES = {
     "bilevel_on_batch": kernels.BILEVEL_ON_BATCH,
     "frozen": kernels.FROZEN,
 }
-RELEVANCE = ("user_factors", "item_factors")
-LEARNED_EXPOSURE = ("exposure_user_factors", "gate_weight", "gate_bias")
 NUMBA_CONFIG: Any = numba.config
 RUN: Any = kernels.run
 PLANNED = 16  # batches laid out ahead of their steps
 SPAN = 4_000_000  # samples of one call to the kernel: it cannot be interrupted
 RETRY = 16  # calls after which the number of threads that was slower is tried again
 PAIRS_A_THREAD = 128  # of a batch; with fewer, a thread would mostly wait
-
-
-def supports(objective: Objective, parameters: Initial, features: NDArray[Any] | None) -> bool:
-    """Whether this engine knows the objective; the reference knows the rest."""
-    if features is not None or objective.loss not in LOSS_CODES:
-        return False
-    if objective.strategy is None:
-        return set(parameters) == set(RELEVANCE)
-    return (
-        objective.strategy in STRATEGY_CODES
-        and objective.loss == "low_variance"
-        and set(parameters) == {*RELEVANCE, *LEARNED_EXPOSURE}
-    )
 
 
 class CpuEngine:
@@ -72,7 +57,7 @@ class CpuEngine:
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
     ) -> None:
-        if not supports(objective, parameters, features):
+        if not has_closed_form(objective, parameters, features):
             raise InputError(f"the cpu engine does not know {objective}; use the reference engine")
         if objective.strategy == "bilevel" and validation is None:
             raise InputError("the strategy 'bilevel' needs a validation set")

@@ -22,17 +22,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.bilevel import STRATEGIES
 from unexposed.data import Clicks
-from unexposed.engine import Initial, Objective, Optimiser
+from unexposed.engine import Initial, Objective, Optimiser, has_closed_form
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.errors import InputError
-from unexposed.losses import LOSSES
 from unexposed.sampling import Pairs, Triples, Weighting
 from unexposed.validation import ValidationSet
 
-RELEVANCE = ("user_factors", "item_factors")
-LEARNED_EXPOSURE = ("exposure_user_factors", "gate_weight", "gate_bias")
 CHUNK = 1 << 24  # samples on the card at a time
 STEPS_A_GRAPH = 16
 LARGE_BATCH = 8192  # from here on there are enough programs to give each more pairs
@@ -43,19 +39,6 @@ N_CORRECTIONS = 40_000  # β₂ to this power is 0 in float64, beside 1
 def available() -> bool:
     """Whether this machine has a CUDA card, and Triton to write to it."""
     return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
-
-
-def supports(objective: Objective, parameters: Initial, features: NDArray[Any] | None) -> bool:
-    """Whether this engine knows the objective; the reference knows the rest."""
-    if features is not None or objective.loss not in (*LOSSES, "pairwise"):
-        return False
-    if objective.strategy is None:
-        return set(parameters) == set(RELEVANCE)
-    return (
-        objective.strategy in STRATEGIES
-        and objective.loss == "low_variance"
-        and set(parameters) == {*RELEVANCE, *LEARNED_EXPOSURE}
-    )
 
 
 class CudaEngine:
@@ -76,7 +59,7 @@ class CudaEngine:
         dtype: torch.dtype = torch.float32,
         device: str = "cuda",
     ) -> None:
-        if not supports(objective, parameters, features):
+        if not has_closed_form(objective, parameters, features):
             raise InputError(f"the cuda engine does not know {objective}; use the reference engine")
         if objective.strategy == "bilevel" and validation is None:
             raise InputError("the strategy 'bilevel' needs a validation set")
