@@ -8,7 +8,7 @@ setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[test,lint]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[tune,report,export,test,lint]'
 	touch $@
 
 demo: setup
