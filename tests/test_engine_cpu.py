@@ -19,7 +19,12 @@ from unexposed.validation import ValidationSet
 N_USERS, N_ITEMS, DIM = 60, 25, 5
 BATCH, N_SAMPLES = 300, 700  # three batches, the last one partial
 OPTIMISER = Optimiser(
-    1e-2, 1e-3, exposure_learning_rate=2e-2, exposure_weight_decay=1e-3, lookahead=0.05
+    1e-2,
+    1e-3,
+    exposure_learning_rate=2e-2,
+    exposure_weight_decay=1e-3,
+    gate_pace=0.5,
+    lookahead=0.05,
 )
 STRATEGIES = ("bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
 TOLERANCE = {np.float64: 1e-9, np.float32: 1e-4}

@@ -36,7 +36,12 @@ both_precisions = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9)]
 )
 OPTIMISER = Optimiser(
-    5e-3, 1e-3, exposure_learning_rate=3e-3, exposure_weight_decay=1e-3, lookahead=0.05
+    5e-3,
+    1e-3,
+    exposure_learning_rate=3e-3,
+    exposure_weight_decay=1e-3,
+    gate_pace=0.5,
+    lookahead=0.05,
 )
 
 

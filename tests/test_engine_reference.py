@@ -14,7 +14,12 @@ from unexposed.losses import low_variance_exposure_gradient, low_variance_gradie
 from unexposed.sampling import Pairs
 from unexposed.validation import ValidationSet
 
-RATE, EXPOSURE_RATE, ETA = 0.01, 0.02, 0.05
+RATE, EXPOSURE_RATE, PACE, ETA = 0.01, 0.02, 0.25, 0.05
+RATES = {
+    "exposure_user_factors": EXPOSURE_RATE,
+    "gate_weight": EXPOSURE_RATE * PACE,
+    "gate_bias": EXPOSURE_RATE * PACE,
+}
 N_USERS, N_ITEMS, DIM = 4, 3, 2
 
 
@@ -47,7 +52,7 @@ GUIDE = ValidationSet(
 def stepped(strategy: str) -> dict[str, np.ndarray]:
     engine = ReferenceEngine(
         Objective("low_variance", strategy),
-        Optimiser(RATE, 0.0, exposure_learning_rate=EXPOSURE_RATE, lookahead=ETA),
+        Optimiser(RATE, 0.0, exposure_learning_rate=EXPOSURE_RATE, gate_pace=PACE, lookahead=ETA),
         start(),
         exposure=POPULARITY,
         validation=GUIDE,
@@ -100,7 +105,7 @@ def exposure_stepped(t: dict[str, torch.Tensor], strategy: str) -> dict[str, tor
     )
     names = ("exposure_user_factors", "gate_weight", "gate_bias")
     return {
-        name: first_adam_step(t[name], gradient.reshape(t[name].shape), EXPOSURE_RATE)
+        name: first_adam_step(t[name], gradient.reshape(t[name].shape), RATES[name])
         for name, gradient in zip(names, gradients, strict=True)
     }
 

@@ -2,6 +2,7 @@
 
 import doctest
 from dataclasses import replace
+from itertools import product
 from math import log2
 
 import ir_measures
@@ -411,6 +412,24 @@ def test_with_one_click_a_user_only_pooled_snips_still_corrects():
     assert clicked.n_relevant[some].mean() < 1.8
     assert metrics.snips_dcg_pooled(clicked, 5).mean() == pytest.approx(truth, rel=0.1)
     assert per_user > 1.5 * truth
+
+
+@pytest.mark.parametrize("k", [1, 3, None])
+def test_snips_of_few_is_the_mean_over_all_draws_of_the_other_candidates(k):
+    rank, n_items, candidates = 3, 6, 4
+    one = Ranking.from_pairs([0], [rank], [0], n_candidates=[n_items])
+    gains = []
+    for drawn in product([r for r in range(1, n_items + 1) if r != rank], repeat=candidates - 1):
+        place = 1 + sum(other < rank for other in drawn)
+        gains.append(1 / log2(place + 1) if place <= (k or candidates) else 0)
+    assert metrics.snips_dcg_of_few(one, k, candidates=candidates) == pytest.approx(np.mean(gains))
+
+
+def test_snips_of_few_weighs_the_items_of_a_user_and_needs_no_other_item():
+    best_and_worst = Ranking.from_pairs(
+        [0, 0, 1], [1, 5, 1], [0, 1, 2], n_candidates=[5, 1], weights=[1, 3, 2]
+    )
+    assert metrics.snips_dcg_of_few(best_and_worst, 1, candidates=2) == pytest.approx([1 / 4, 1])
 
 
 def test_propensity_is_a_power_of_popularity_relative_to_the_most_clicked():

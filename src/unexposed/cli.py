@@ -13,6 +13,7 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.comparison import Comparison, Splits
+    from unexposed.data import Clicks
     from unexposed.evaluation import Protocol
     from unexposed.recommender import Model
 
@@ -226,6 +227,57 @@ def compare(
 
 
 @app.command()
+def tune(
+    methods: Annotated[str, typer.Option(help="Names, separated by commas.")],
+    out: Annotated[Path, typer.Option(help="Folder for a study file of each method.")],
+    dataset: Annotated[str | None, typer.Option(help="A known data set.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Your own click log.")] = None,
+    trials: Annotated[int, typer.Option(help="Settings tried for each method.", min=1)] = 40,
+    splits: Annotated[int, typer.Option(help="Held-out splits a trial is judged on.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Processes that share the trials.", min=1)] = 1,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    settings: Settings = None,
+    engine: EngineName = None,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the settings of methods on held-out clicks; a study that was stopped goes on."""
+    from unexposed.comparison import parse_methods
+    from unexposed.tuning import tune as run
+
+    columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
+    clicks = _clicks_to_tune_on(dataset, train, {**columns, "threshold": threshold}, data_dir)
+    source = dataset or str(train and train.stem)
+    assignments = _assignments(settings, engine)
+    documents = []
+    for label, method in parse_methods(methods, assignments).items():
+        fixed = tuple(text.split("=")[0] for text in [*assignments, *label.split(":")[1:]])
+        document = run(
+            clicks,
+            method,
+            trials=trials,
+            folder=out,
+            name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
+            fixed=tuple(name.split(".")[-1] for name in fixed),
+            splits=splits,
+            workers=workers,
+            seed=seed,
+            say=_say,
+        )
+        documents.append(document)
+        best = document["best"]
+        chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
+        _say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+    if as_json:
+        _print_json(documents)
+
+
+@app.command()
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder for clicks.csv, judged.csv, truth.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.", min=2)] = 500,
@@ -333,6 +385,26 @@ def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits
 
     data = known.load(name, data_dir=data_dir)
     return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
+
+
+def _clicks_to_tune_on(
+    dataset: str | None, train: Path | None, columns: dict[str, Any], data_dir: Path | None
+) -> "Clicks":
+    """The clicks alone: a data set's judged part goes no further than this function."""
+    from unexposed import datasets as known
+    from unexposed.evaluation import PROTOCOLS
+
+    if (dataset is None) == (train is None):
+        raise InputError("give either --dataset NAME or --train LOG")
+    if train is not None:
+        from unexposed.reading import read_log
+
+        return read_log(train, **columns, say=_say)
+    assert dataset is not None
+    if any(value is not None for value in columns.values()):
+        raise InputError("give --dataset, or --train with its columns, not both")
+    logged = known.load(dataset, data_dir=data_dir).logged
+    return logged.clicks(threshold=PROTOCOLS["ubo-ijcai22"].threshold)
 
 
 def _file_splits(train: Path, judged: Path, by: "Protocol", columns: dict[str, Any]) -> "Splits":

@@ -263,11 +263,11 @@ def held_out_quality(
     *,
     exponent: float,
     k: int | None,
-    pooled: bool,
+    candidates: int,
 ) -> float:
-    """SNIPS estimate of DCG@k on held-out clicks, ranking all items not clicked in training.
+    """SNIPS estimate of DCG@k on held-out clicks, among all items not clicked in training.
 
-    Normalised for each user (Yang et al. 2018), or once over all of them (pooled).
+    Or, with `candidates`, what is expected among so many of them drawn at random.
     """
     wanted = Judgements(
         held_out.users,
@@ -277,8 +277,9 @@ def held_out_quality(
         held_out.item_ids,
     )
     ranking = rank_catalogue(scores, wanted, clicks, exponent=exponent)
-    estimate = metrics.snips_dcg_pooled if pooled else metrics.snips_dcg
-    return float(estimate(ranking, k).mean())
+    if candidates:
+        return float(metrics.snips_dcg_of_few(ranking, k, candidates=candidates).mean())
+    return float(metrics.snips_dcg(ranking, k).mean())
 
 
 def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:

@@ -28,9 +28,11 @@ class TrainedMethod(Recommender):
     snips_exponent: float = setting(
         1.5, "how strongly held-out clicks on popular items are weighed down", low=-1
     )
-    snips_k: int = setting(20, "length of the list they judge; 0: the whole ranking", low=0)
+    snips_k: int = setting(3, "length of the list they judge; 0: the whole ranking", low=0)
+    snips_candidates: int = setting(
+        10, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
+    )
     snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
-    snips_pooled: bool = setting(False, "normalise over all users at once, not for each")
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
@@ -42,7 +44,7 @@ class TrainedMethod(Recommender):
                 held_out,
                 exponent=self.snips_exponent,
                 k=self.snips_k or None,
-                pooled=self.snips_pooled,
+                candidates=self.snips_candidates,
             )
 
         chooses = quality if len(held_out) else None
@@ -58,8 +60,12 @@ class FactorMethod(TrainedMethod):
 
     batch_size: int = setting(1024, "pairs in a batch", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0)
-    weight_decay: float = setting(1e-5, "added to the gradient of touched rows", low=0)
-    negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
+    weight_decay: float = setting(
+        1e-5, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-4)
+    )
+    negatives: int = setting(
+        5, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+    )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     engine: engines.Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
@@ -165,7 +171,9 @@ class PointwiseMethod(FactorMethod):
 class PopularityMethod(PointwiseMethod):
     """Factor models whose exposure is, or starts from, the popularity θ of an item."""
 
-    popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
+    popularity_exponent: float = setting(
+        0.5, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
+    )
     popularity_floor: float = setting(
         0.01, "least θ, and that of an item without clicks", above=0, high=1
     )

@@ -14,6 +14,7 @@ One user with relevant items at ranks 2, 3 and 5 shows why the names differ:
 [0.58, 1.17, 0.39, 0.39]
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -276,6 +277,23 @@ def snips_dcg_pooled(ranking: Ranking, k: int | None) -> PerUser:
     """
     mean_weight = ranking.weights.sum() / max(ranking.n_users, 1)
     return _ratio(ips_dcg(ranking, k), np.full(ranking.n_users, mean_weight))
+
+
+def snips_dcg_of_few(ranking: Ranking, k: int | None, *, candidates: int) -> PerUser:
+    """`snips_dcg`, expected when each item is ranked among few candidates drawn at random.
+
+    A judged set of ten random items asks for another order than the top of a whole catalogue does:
+    to be above most items, not above the very best. With a the share of the other items that stand
+    above this one, and n = candidates − 1 others drawn with replacement, j of them stand above it
+    with the chance C(n, j) a^j (1 − a)^(n − j), and its gain is then 1 / log2(j + 2) for j < k.
+    """
+    others = candidates - 1
+    above = (ranking.ranks - 1) / np.maximum(ranking.n_candidates[ranking.users] - 1, 1)
+    gain = np.zeros(len(above))
+    for j in range(min(candidates, k or candidates)):
+        gain += math.comb(others, j) * above**j * (1 - above) ** (others - j) / math.log2(j + 2)
+    weight = ranking.sum_by_user(ranking.weights)
+    return _ratio(ranking.sum_by_user(gain * ranking.weights), weight)
 
 
 def snips_recall(ranking: Ranking, k: int | None) -> PerUser:

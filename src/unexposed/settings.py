@@ -15,12 +15,14 @@ def setting(
     low: float | None = None,
     above: float | None = None,
     high: float | None = None,
+    search: tuple[float, float] | list[Any] | None = None,
 ) -> T:
     """A dataclass field that states what it is for and which values it allows.
 
-    `low` and `high` are allowed values themselves, `above` is not.
+    `low` and `high` are allowed values themselves, `above` is not. `search` is where tuning looks:
+    between two values, evenly by logarithm, or among those of a list.
     """
-    metadata = {"about": about, "low": low, "above": above, "high": high}
+    metadata = {"about": about, "low": low, "above": above, "high": high, "search": search}
     return field(default=default, metadata=metadata)
 
 

@@ -37,6 +37,7 @@ class Optimiser:
     weight_decay: float
     exposure_learning_rate: float = 1e-3
     exposure_weight_decay: float = 0.0
+    gate_pace: float = 1.0  # the gate's learning rate, as a share of the exposure's
     lookahead: float = 1e-3  # η of the look-ahead step ω' = ω − η ∂L_train/∂ω
 
 

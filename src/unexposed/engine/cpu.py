@@ -142,6 +142,7 @@ class CpuEngine:
             gate_power=powers[3],
             rates=_rates(o.learning_rate, o.weight_decay),
             exposure_rates=_rates(o.exposure_learning_rate, o.exposure_weight_decay),
+            gate_rates=_rates(o.exposure_learning_rate * o.gate_pace, o.exposure_weight_decay),
             exposure=np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"]),
             ahead_users=ahead_users,
             ahead_items=ahead_items,

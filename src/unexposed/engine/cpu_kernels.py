@@ -82,7 +82,8 @@ class Model(NamedTuple):
     seer_power: Array
     gate_power: Array
     rates: Array  # of ω, as `adam_rates` gives them
-    exposure_rates: Array  # of α
+    exposure_rates: Array  # of e
+    gate_rates: Array  # of w and b
     exposure: Array  # (n_users or 1, n_items): m, or the θ of the gate
     ahead_users: Array  # ω′ of each user of the validation set; of each row of the batch (BiOpt2)
     ahead_items: Array
@@ -1077,10 +1078,10 @@ def step_gate(model: Model, plan: Plan, b: int, work: Work) -> None:
     for j in range(1, (plan.n_items[b] + BLOCK - 1) // BLOCK):
         add_scaled(work.gate_blocks, 0, work.gate_blocks, dim * j, real(1), dim)
         work.gate_block_slope[0] += work.gate_block_slope[j]
-    adam(model.gate, model.gate_power, 0, work.gate_blocks, 0, model.exposure_rates, dim)
+    adam(model.gate, model.gate_power, 0, work.gate_blocks, 0, model.gate_rates, dim)
     put_zero(work.gate_blocks, 0, dim)
     work.gate_blocks[0] = work.gate_block_slope[0]
-    adam(model.gate, model.gate_power, 1, work.gate_blocks, 0, model.exposure_rates, dim)
+    adam(model.gate, model.gate_power, 1, work.gate_blocks, 0, model.gate_rates, dim)
 
 
 @jit

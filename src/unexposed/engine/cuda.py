@@ -9,9 +9,11 @@ Steps are captured once as a CUDA graph and replayed: where a batch starts is co
 the card, so that the host has nothing to do.
 """
 
+import gc
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -83,6 +85,7 @@ class CudaEngine:
                 optimiser.weight_decay,
                 optimiser.exposure_learning_rate,
                 optimiser.exposure_weight_decay,
+                optimiser.exposure_learning_rate * optimiser.gate_pace,
                 optimiser.lookahead,
                 objective.offset,
                 self._guide.scale if self._guide else 1.0,
@@ -258,7 +261,7 @@ class CudaEngine:
         self._state[:2] = 0
         torch.cuda.synchronize()
         space.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(space.graph):
+        with _no_collection(), torch.cuda.graph(space.graph):
             for _ in range(STEPS_A_GRAPH):
                 self._step(space)
 
@@ -288,6 +291,19 @@ class CudaEngine:
 
     def _mean_loss(self, n: int, batch_size: int) -> float:
         return float(self._loss.item()) / max(1, -(-n // batch_size))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold the garbage collector: the graph of a dead engine, freed now, would spoil a capture."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Launches:

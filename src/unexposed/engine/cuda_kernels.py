@@ -24,6 +24,7 @@ START, NEXT, COUNT, BASE, TURN = (tl.constexpr(i) for i in range(5))
     WEIGHT_DECAY,
     EXPOSURE_LEARNING_RATE,
     EXPOSURE_WEIGHT_DECAY,
+    GATE_LEARNING_RATE,
     LOOKAHEAD,
     OFFSET,
     SCALE,
@@ -32,7 +33,7 @@ START, NEXT, COUNT, BASE, TURN = (tl.constexpr(i) for i in range(5))
     BETA2,
     REST2,
     EPSILON,
-) = (tl.constexpr(i) for i in range(12))
+) = (tl.constexpr(i) for i in range(13))
 # places in the `plan` of drawn samples; the keys of the permutation follow
 FIRST, TAKE, SAMPLES, CLICKS, ITEMS, NEGATIVES, SIDE, SEED, KEYS = (
     tl.constexpr(i) for i in range(9)
@@ -685,7 +686,7 @@ def exposure_adam(
             settings,
             corrections,
             n_corrections,
-            learning_rate,
+            tl.load(settings + GATE_LEARNING_RATE),
             weight_decay,
             WIDTH,
             COLUMNS,

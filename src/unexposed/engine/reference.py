@@ -79,7 +79,8 @@ class ReferenceEngine:
     def _row_adam(self, name: str) -> RowAdam:
         o = self._optimiser
         if name in LEARNED_EXPOSURE:
-            rates = (o.exposure_learning_rate, o.exposure_weight_decay)
+            pace = o.gate_pace if name.startswith("gate") else 1.0
+            rates = (o.exposure_learning_rate * pace, o.exposure_weight_decay)
         else:
             rates = (o.learning_rate, o.weight_decay)
         return RowAdam(self._tables[name], learning_rate=rates[0], weight_decay=rates[1])

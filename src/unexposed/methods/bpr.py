@@ -17,8 +17,12 @@ class BPR(FactorMethod):
     """−log σ(ω_uᵀω_i − ω_uᵀω_j), i clicked and j not."""
 
     name: ClassVar[str] = "bpr"
-    negatives: int = setting(3, "unclicked items drawn for each click, anew each epoch", low=1)
-    weight_decay: float = setting(1e-4, "added to the gradient of touched rows", low=0)
+    negatives: int = setting(
+        3, "unclicked items drawn for each click, anew each epoch", low=1, search=[3, 5, 10]
+    )
+    weight_decay: float = setting(
+        1e-4, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-3)
+    )
     initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 
     def objective(self) -> Objective:

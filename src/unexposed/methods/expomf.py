@@ -36,11 +36,13 @@ class ExpoMF(TrainedMethod):
 
     name: ClassVar[str] = "expomf"
     epochs: int = setting(30, "most sweeps over users and items", low=1)
-    click_precision: float = setting(0.3, "λ_y", above=0)
-    regularisation: float = setting(1.0, "λ", above=0)
+    click_precision: float = setting(0.3, "λ_y", above=0, search=(0.03, 10))
+    regularisation: float = setting(1.0, "λ", above=0, search=(0.1, 30))
     prior_exposed: float = setting(1.0, "a of the Beta prior on μ", low=1)
     prior_unexposed: float = setting(1.0, "b of the Beta prior on μ", low=1)
-    initial_exposure: float = setting(0.01, "the first μ of every item", above=0, high=0.99)
+    initial_exposure: float = setting(
+        0.01, "the first μ of every item", above=0, high=0.99, search=(0.003, 0.5)
+    )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
 
     def train(

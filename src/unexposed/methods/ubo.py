@@ -29,10 +29,25 @@ class UBO(PopularityMethod):
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset({"user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
-    negatives: int = setting(20, "unclicked items drawn for each click, anew each epoch", low=1)
-    exposure_learning_rate: float = setting(1e-4, "of Adam, for the exposure", low=0)
+    negatives: int = setting(
+        20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+    )
+    exposure_learning_rate: float = setting(
+        1e-4, "of Adam, for the exposure", low=0, search=(1e-6, 1e-3)
+    )
     exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
-    exposure_offset: float = setting(0.0, "added inside σ(e_uᵀω_i): higher starts higher")
+    gate_pace: float = setting(
+        1.0,
+        "learning rate of the gate, as a share of the exposure's",
+        low=0,
+        search=[0.0, 0.03, 1.0],
+    )
+    gate_start: float = setting(
+        0.0, "b at the start: higher trusts the user's part over θ", search=[-2.0, 0.0]
+    )
+    exposure_offset: float = setting(
+        0.0, "added inside σ(e_uᵀω_i): higher starts higher", search=[0.0, 2.0]
+    )
     lookahead: float = setting(1e-3, "η, the step size of the look-ahead", above=0)
     validation_users: float = setting(
         0.2, "share of users, the most active, in the validation set", above=0, high=1
@@ -55,6 +70,7 @@ class UBO(PopularityMethod):
             self.weight_decay,
             exposure_learning_rate=self.exposure_learning_rate,
             exposure_weight_decay=self.exposure_weight_decay,
+            gate_pace=self.gate_pace,
             lookahead=self.lookahead,
         )
 
@@ -70,7 +86,7 @@ class UBO(PopularityMethod):
             features = _checked(side.user_features, clicks.n_users)
             start["exposure_feature_weight"] = self.normal(features.shape[1], rng)
         start["gate_weight"] = self.normal(1, rng)[0]
-        start["gate_bias"] = np.zeros(1, dtype=np.float32)
+        start["gate_bias"] = np.full(1, self.gate_start, dtype=np.float32)
         guide = side.validation or self.validation_set(clicks)
         return engines.build(
             self.objective(),

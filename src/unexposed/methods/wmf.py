@@ -21,8 +21,10 @@ class WMF(TrainedMethod):
 
     name: ClassVar[str] = "wmf"
     epochs: int = setting(30, "most sweeps over users and items", low=1)
-    unclicked_weight: float = setting(0.1, "c₀, how much a missing click counts", above=0, high=1)
-    regularisation: float = setting(5.0, "λ", above=0)
+    unclicked_weight: float = setting(
+        0.1, "c₀, how much a missing click counts", above=0, high=1, search=(0.01, 1)
+    )
+    regularisation: float = setting(5.0, "λ", above=0, search=(0.1, 100))
     initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
 
     def train(

@@ -1,0 +1,260 @@
+"""Settings chosen by Optuna on held-out clicks; judgements cannot even be given to it."""
+
+import json
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unexposed import progress as show
+from unexposed import settings as checks
+from unexposed.data import Clicks
+from unexposed.errors import InputError
+from unexposed.factors import TrainedMethod
+from unexposed.recommender import Model, Recommender
+from unexposed.writing import write_whole
+
+STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
+WARM_UP = 50  # epochs before a trial can be given up
+REPORTS = 5  # epochs between two reports to the pruner
+
+
+def space(method: Recommender) -> dict[str, Any]:
+    """Where to look for each setting: (low, high), evenly by logarithm, or a list of choices."""
+    found = checks.known(type(method)).items()
+    return {name: f.metadata["search"] for name, f in found if f.metadata.get("search")}
+
+
+def tune(
+    clicks: Clicks,
+    method: Recommender,
+    *,
+    trials: int,
+    folder: Path,
+    name: str,
+    fixed: tuple[str, ...] = (),
+    splits: int = 1,
+    held_out: float = 0.1,
+    workers: int = 1,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The best settings of a method by the SNIPS quality of held-out clicks, mean over splits.
+
+    What is not in the method's search space, or is named in `fixed`, stays as `method` has it.
+    Every trial is kept in `folder/name.journal` as it ends, and a study that was stopped goes on
+    from there; the document of all trials is written to `folder/name.json`.
+    """
+    if not isinstance(clicks, Clicks):
+        raise InputError(f"tuning learns from Clicks alone, got {type(clicks).__name__}")
+    searched = {k: v for k, v in space(method).items() if k not in fixed}
+    if not searched:
+        raise InputError(f"{method.name} has no setting to tune")
+    for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
+        if number < 1:
+            raise InputError(f"{what} must be at least 1, got {number}")
+    folder.mkdir(parents=True, exist_ok=True)
+    task = {
+        "journal": str(folder / f"{name}.journal"),
+        "method": method,
+        "searched": searched,
+        "splits": splits,
+        "held_out": held_out,
+        "seed": seed,
+    }
+    study = _study(task, worker=0)
+    _begin(study, task, clicks)
+    if workers == 1:
+        _work(task, clicks, trials, 0, say)
+    else:
+        _work_together(task, clicks, trials, workers)
+    document = _document(_study(task, worker=0), task, name)
+    text = json.dumps(document, indent=1) + "\n"
+    write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
+    return document
+
+
+def _study(task: dict[str, Any], *, worker: int) -> Any:
+    optuna = _optuna()
+    backend = optuna.storages.journal.JournalFileBackend(task["journal"])
+    return optuna.create_study(
+        study_name="study",
+        storage=optuna.storages.JournalStorage(backend),
+        sampler=optuna.samplers.TPESampler(
+            seed=1000 * task["seed"] + worker, n_startup_trials=STARTUP
+        ),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARM_UP),
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def _begin(study: Any, task: dict[str, Any], clicks: Clicks) -> None:
+    """Refuse a study of other clicks or settings; give up what was under way when it stopped."""
+    optuna = _optuna()
+    method = task["method"]
+    about = {
+        "method": method.name,
+        "held": {k: v for k, v in checks.values(method).items() if k not in task["searched"]},
+        "searched": {k: list(v) for k, v in task["searched"].items()},
+        "splits": task["splits"],
+        "clicks": [len(clicks), clicks.n_users, clicks.n_items, int(clicks.keys.sum() % 2**53)],
+    }
+    about = json.loads(json.dumps(about))
+    known = study.user_attrs.get("about")
+    if known is None:
+        study.set_user_attr("about", about)
+        start = {k: getattr(method, k) for k in task["searched"]}
+        study.enqueue_trial(start)  # the settings as given come first
+    elif known != about:
+        differs = next(k for k in about if known[k] != about[k])
+        raise InputError(
+            f"{task['journal']} holds a study whose {differs} differ: "
+            "remove it, or give another --out"
+        )
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def _work(
+    task: dict[str, Any], clicks: Clicks, trials: int, worker: int, say: Callable[[str], None]
+) -> None:
+    optuna = _optuna()
+    study = _study(task, worker=worker)
+    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+
+    def done() -> int:
+        return len(study.get_trials(deepcopy=False, states=ended))
+
+    while done() < trials:
+        study.optimize(lambda trial: _value(trial, task, clicks), n_trials=1)
+        last = study.get_trials(deepcopy=False)[-1]
+        best = f", best {study.best_value:.4f}" if _complete(study) else ""
+        say(f"{task['method'].name}: trial {done()} of {trials}, {_spoken(last)}{best}")
+
+
+def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
+    spawn = multiprocessing.get_context("spawn")  # a fork would share the card's context
+    team = [
+        spawn.Process(target=_work, args=(task, clicks, trials, worker, _print))
+        for worker in range(workers)
+    ]
+    try:
+        for process in team:
+            process.start()
+        for process in team:
+            process.join()
+    except BaseException:
+        for process in team:
+            process.terminate()
+        raise
+    if any(process.exitcode for process in team):
+        raise InputError("a worker of the study ended early: see its message above")
+
+
+def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
+    """The quality of one trial's settings on held-out clicks, mean over splits."""
+    chosen = {k: _suggest(trial, k, where) for k, where in task["searched"].items()}
+    method = replace(task["method"], **chosen)
+    total, epochs = 0.0, []
+    for split in range(task["splits"]):
+        train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
+        watch = _Pruning(trial) if split == 0 else show.Silent()
+        try:
+            model = method.fit(train, held_out, seed=split, progress=watch)
+        except InputError as error:  # settings under which training goes nowhere
+            trial.set_user_attr("refused", str(error))
+            raise _optuna().TrialPruned from error
+        if model.facts.get("ended") == "interrupted":
+            raise KeyboardInterrupt
+        total += quality(model)
+        epochs.append(model.facts["best_epoch"])
+    trial.set_user_attr("best_epochs", epochs)
+    return total / task["splits"]
+
+
+def quality(model: Model) -> float:
+    """The held-out quality by which the model's epoch was kept."""
+    assert isinstance(model.method, TrainedMethod)
+    end = model.facts["best_epoch"]
+    recent = model.facts["held_out"][max(0, end - model.method.snips_window) : end]
+    return float(sum(recent) / len(recent))
+
+
+class _Pruning(show.Silent):
+    """Gives a training up where other trials were better at the same epoch."""
+
+    def __init__(self, trial: Any) -> None:
+        self._trial = trial
+
+    def __call__(self, tick: show.Tick) -> None:
+        if tick.value is None or tick.epoch % REPORTS:
+            return
+        self._trial.report(tick.value, tick.epoch)
+        if self._trial.should_prune():
+            raise _optuna().TrialPruned
+
+
+def _suggest(trial: Any, name: str, where: Any) -> Any:
+    if isinstance(where, list):
+        return trial.suggest_categorical(name, where)
+    return trial.suggest_float(name, *where, log=True)
+
+
+def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
+    if not _complete(study):
+        raise InputError(f"{name}: no trial came to its end; allow more trials")
+    method = replace(task["method"], **study.best_trial.params)
+    return {
+        "study": name,
+        **study.user_attrs["about"],
+        "criterion": {
+            k: v for k, v in checks.values(task["method"]).items() if k.startswith("snips_")
+        },
+        "best": {
+            "trial": study.best_trial.number,
+            "value": study.best_value,
+            "settings": {k: getattr(method, k) for k in task["searched"]},
+            "epochs": study.best_trial.user_attrs.get("best_epochs"),
+        },
+        "trials": [
+            {
+                "number": trial.number,
+                "state": trial.state.name.lower(),
+                "value": trial.value,
+                "settings": trial.params,
+                "seconds": _seconds(trial),
+            }
+            for trial in study.get_trials(deepcopy=False)
+            if trial.state.is_finished()
+        ],
+    }
+
+
+def _complete(study: Any) -> bool:
+    state = _optuna().trial.TrialState.COMPLETE
+    return bool(study.get_trials(deepcopy=False, states=(state,)))
+
+
+def _seconds(trial: Any) -> float | None:
+    return round(trial.duration.total_seconds(), 2) if trial.duration else None
+
+
+def _spoken(trial: Any) -> str:
+    return f"{trial.value:.4f}" if trial.value is not None else trial.state.name.lower()
+
+
+def _print(line: str) -> None:
+    import sys
+
+    print(line, file=sys.stderr, flush=True)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise InputError("tuning needs Optuna: pip install 'unexposed[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

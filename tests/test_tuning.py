@@ -1,0 +1,168 @@
+"""Tuning: what it sees, what it keeps, what it refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from unexposed import settings as checks
+from unexposed.data import Judgements
+from unexposed.datasets import RatingData
+from unexposed.errors import InputError
+from unexposed.factors import TrainedMethod
+from unexposed.methods import METHODS, make
+from unexposed.simulate import world
+from unexposed.tuning import quality, space, tune
+
+optuna = pytest.importorskip("optuna")
+SMALL = {"epochs": 3, "dim": 4, "engine": "reference"}
+
+
+@pytest.fixture(scope="module")
+def clicks():
+    return world(40, 20, seed=0).clicks(seed=0)
+
+
+def study(clicks, folder, method=None, **given):
+    given = {"trials": 3, "name": "study", **given}
+    return tune(clicks, method or make("mf", **SMALL), folder=folder, **given)
+
+
+TRAINED = [name for name, cls in METHODS.items() if issubclass(cls, TrainedMethod)]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_trained_method_says_where_to_look_and_its_defaults_lie_there(name):
+    searched = space(make(name))
+    assert "weight_decay" in searched or "regularisation" in searched
+    for setting, where in searched.items():
+        default = checks.default(METHODS[name], setting)
+        if isinstance(where, list):
+            assert default in where
+        else:
+            assert where[0] <= default <= where[1]
+        for value in where:  # the ends are allowed values
+            make(name, **{setting: value})
+
+
+def test_the_study_is_of_the_best_trial_and_starts_at_the_given_settings(clicks, tmp_path):
+    document = study(clicks, tmp_path)
+    assert json.loads((tmp_path / "study.json").read_text()) == document
+    complete = [t for t in document["trials"] if t["state"] == "complete"]
+    assert len(document["trials"]) == 3
+    assert document["best"]["value"] == max(t["value"] for t in complete)
+    assert document["trials"][0]["settings"] == {
+        k: getattr(make("mf"), k) for k in space(make("mf"))
+    }
+    best = document["best"]["settings"]
+    train, held_out = clicks.hold_out(fraction=0.1, seed=0)
+    model = make("mf", **SMALL, **best).fit(train, held_out, seed=0)
+    assert quality(model) == pytest.approx(document["best"]["value"])
+
+
+def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tmp_path):
+    def tried(name, seed):
+        found = study(clicks, tmp_path, name=name, seed=seed)
+        return [(t["settings"], t["value"]) for t in found["trials"]]
+
+    assert tried("a", 0) == tried("b", 0)
+    assert tried("a", 0)[1:] != tried("c", 1)[1:]
+
+
+def test_a_study_goes_on_where_it_stopped(clicks, tmp_path):
+    first = study(clicks, tmp_path, trials=2)
+    again = study(clicks, tmp_path, trials=4)
+    assert again["trials"][:2] == first["trials"]
+    assert len(again["trials"]) == 4
+    assert study(clicks, tmp_path, trials=4) == again
+
+
+def test_a_trial_that_was_under_way_is_given_up_and_replaced(clicks, tmp_path):
+    study(clicks, tmp_path, trials=1)
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    storage = optuna.storages.JournalStorage(backend)
+    optuna.load_study(study_name="study", storage=storage).ask()  # as a killed worker leaves it
+    states = [t["state"] for t in study(clicks, tmp_path, trials=2)["trials"]]
+    assert states == ["complete", "fail", "complete"]
+
+
+def test_several_workers_share_one_study(clicks, tmp_path):
+    document = study(clicks, tmp_path, trials=4, workers=2)
+    assert 4 <= len(document["trials"]) <= 5
+    assert document["best"]["value"] > 0
+
+
+@pytest.mark.parametrize("change", ["clicks", "method", "splits"])
+def test_a_study_of_something_else_is_refused_by_name(clicks, tmp_path, change):
+    study(clicks, tmp_path, trials=1)
+    other = {
+        "clicks": {"clicks": world(40, 20, seed=1).clicks(seed=1)},
+        "method": {"method": make("mf", **(SMALL | {"dim": 5}))},
+        "splits": {"splits": 2},
+    }[change]
+    with pytest.raises(InputError, match="holds a study whose (clicks|held|splits) differ"):
+        study(**({"clicks": clicks, "folder": tmp_path, "trials": 1} | other))
+
+
+def test_settings_that_are_fixed_stay_as_given(clicks, tmp_path):
+    method = make("mf", **SMALL, negatives=7)
+    document = study(clicks, tmp_path, method, fixed=("negatives",))
+    assert set(document["searched"]) == {"weight_decay"}
+    assert document["held"]["negatives"] == 7
+
+
+def test_a_method_without_a_search_space_is_refused(clicks, tmp_path):
+    with pytest.raises(InputError, match="popularity has no setting to tune"):
+        study(clicks, tmp_path, make("popularity"))
+
+
+def test_judgements_cannot_be_tuned_on(tmp_path):
+    judged = world(40, 20, seed=0).split(seed=0).judged
+    assert isinstance(judged, Judgements)
+    with pytest.raises(InputError, match="tuning learns from Clicks alone, got Judgements"):
+        study(judged, tmp_path)
+
+
+@pytest.mark.data
+def test_a_data_set_is_tuned_the_same_whatever_its_judgements_say(data_dir, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from unexposed import datasets
+    from unexposed.cli import app
+
+    whole = datasets.load("coat", data_dir=data_dir)
+    assert whole.random is not None
+    turned = replace(whole.random, values=6 - whole.random.values)
+
+    def tuned(random, folder):
+        data = RatingData(whole.logged, random=random)
+        monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
+        command = "tune --dataset coat --methods wmf --trials 3 --set epochs=2 --out"
+        result = CliRunner().invoke(app, [*command.split(), str(tmp_path / folder)])
+        assert result.exit_code == 0, result.output
+        document = json.loads((tmp_path / folder / "coat_wmf.json").read_text())
+        return [(t["settings"], t["value"]) for t in document["trials"]]
+
+    assert tuned(whole.random, "a") == tuned(turned, "b") == tuned(None, "c")
+
+
+def test_a_trial_behind_the_others_is_given_up(clicks, tmp_path, monkeypatch):
+    from unexposed import tuning
+
+    monkeypatch.setattr(tuning, "STARTUP", 1)
+    monkeypatch.setattr(tuning, "WARM_UP", 1)
+    monkeypatch.setattr(tuning, "REPORTS", 1)
+    states = {t["state"] for t in study(clicks, tmp_path, trials=8)["trials"]}
+    assert states == {"complete", "pruned"}
+
+
+def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
+    from unexposed import tuning
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "_value", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        study(clicks, tmp_path)
+    assert not (tmp_path / "study.json").exists()
