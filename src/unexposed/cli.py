@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from unexposed.comparison import Comparison, Splits
     from unexposed.data import Clicks
     from unexposed.evaluation import Protocol
+    from unexposed.experiment import Experiment
     from unexposed.recommender import Model
+    from unexposed.results import Line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -278,6 +281,54 @@ def tune(
 
 
 @app.command()
+def run(
+    files: Annotated[list[Path], typer.Argument(help="Experiment files: TOML.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results. (default: results/ beside a file)")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Arms, separated by commas.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds to run.", min=1)] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is finished.")] = False,
+    miniature: Annotated[
+        bool, typer.Option("--miniature", help="In seconds, on a simulated world, into miniature/.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 1,
+    engine: EngineName = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run experiments; what is finished already is not run again."""
+    from unexposed import running
+
+    asked = _experiments(files, miniature=miniature, seeds=seeds, engine=engine)
+    labels = None if only is None else [arm.strip() for arm in only.split(",")]
+    documents, failed = {}, False
+    for file, experiment in asked.items():
+        folder = out or (Path("miniature") if miniature else file.parent / "results")
+        try:
+            lines = running.run(
+                experiment,
+                folder / f"{experiment.name}.jsonl",
+                progress=_progress(),
+                say=_say,
+                fresh=fresh,
+                only=labels,
+                workers=workers,
+                data_dir=data_dir,
+            )
+            documents[experiment.name] = _show_run(experiment, lines, as_json=as_json)
+        except InputError as error:
+            if len(asked) == 1:
+                raise
+            _say(f"error: {file}: {error}")
+            failed = True
+    if as_json:
+        _print_json(documents if len(asked) > 1 else documents.popitem()[1])
+    if failed:
+        sys.exit(2)
+
+
+@app.command()
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder for clicks.csv, judged.csv, truth.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.", min=2)] = 500,
@@ -377,6 +428,44 @@ def _print_comparison(comparison: "Comparison", *, as_json: bool) -> None:
         tables.console().print(tables.comparison_table(comparison))
     if comparison.interrupted:
         sys.exit(130)
+
+
+def _experiments(
+    files: list[Path], *, miniature: bool, seeds: int | None, engine: str | None
+) -> "dict[Path, Experiment]":
+    """What the files ask for, all of them read before the first is run."""
+    from unexposed import experiment as experiments
+
+    made = {}
+    for file in files:
+        if len(files) > 1 and not experiments.is_experiment(file):
+            _say(f"left out {file}, which has no kind and so is no experiment")
+            continue
+        asked = experiments.read(file)
+        if miniature:
+            asked = experiments.miniature(asked)
+        if seeds is not None:
+            asked = replace(asked, seeds=seeds)
+        if engine is not None:
+            asked = experiments.with_settings(asked, {"engine": engine})
+        made[file] = asked
+    return made
+
+
+def _show_run(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -> Any:
+    """Print the table of an experiment, or give its document."""
+    from unexposed import tables
+    from unexposed.comparison import from_lines
+
+    if experiment.kind != "compare":
+        if not as_json:
+            tables.console().print(f"{experiment.title}", tables.run_table(lines))
+        return {"experiment": experiment.name, "kind": experiment.kind, "lines": lines}
+    comparison = from_lines(experiment, lines)
+    if as_json:
+        return comparison.document()
+    tables.console().print(experiment.title, tables.comparison_table(comparison))
+    return None
 
 
 def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits":

@@ -1,9 +1,10 @@
 """Methods side by side: every seed of each on the same splits, one document of results."""
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,13 @@ from unexposed import settings as checks
 from unexposed import statistics
 from unexposed.data import Clicks, Judgements, Split
 from unexposed.errors import InputError, did_you_mean
-from unexposed.evaluation import Protocol, evaluate
+from unexposed.evaluation import Protocol, by_popularity, evaluate, recommended
 from unexposed.methods import make, method
-from unexposed.recommender import Recommender
+from unexposed.recommender import Model, Recommender
+from unexposed.results import Line, pack, unpack
+
+if TYPE_CHECKING:
+    from unexposed.experiment import Experiment, Task
 
 Splits = Callable[[int], Split]  # seed → split
 
@@ -116,16 +121,12 @@ def _run(
     label: str, recommender: Recommender, splits: list[Split], by: Protocol, told: show.Progress
 ) -> tuple[Result, int]:
     rows: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in by.metrics}
-    seconds = 0.0
+    total = 0.0
     users: NDArray[np.int32] | None = None
     for seed, split in enumerate(splits):
-        started = time.monotonic()
-        model = recommender.fit(
-            split.train, split.held_out, seed=seed, progress=_Labelled(told, label, seed)
-        )
-        seconds += model.facts.get("seconds", time.monotonic() - started)  # without compilation
-        if model.facts.get("ended") == "interrupted":
-            raise KeyboardInterrupt
+        labelled = Labelled(told, f"{label}, seed {seed}")
+        model, seconds = train(recommender, split, seed=seed, progress=labelled)
+        total += seconds
         evaluation = evaluate(model, split.judged, by)
         if users is not None and not np.array_equal(users, evaluation.users):
             raise InputError("every seed's split must evaluate the same users")
@@ -134,14 +135,94 @@ def _run(
             rows[metric].append(values)
     assert users is not None
     by_metric = {metric: np.stack(by_seed) for metric, by_seed in rows.items()}
-    return Result(label, recommender, by_metric, seconds), len(users)
+    return Result(label, recommender, by_metric, total), len(users)
 
 
-class _Labelled(show.Silent):
-    """Passes an epoch on under the name and seed of its training."""
+def train(
+    recommender: Recommender, split: Split, *, seed: int, progress: show.Progress
+) -> tuple[Model, float]:
+    """A model of the split's clicks, and the seconds of training without compilation.
 
-    def __init__(self, told: show.Progress, label: str, seed: int) -> None:
-        self._told, self._label = told, f"{label}, seed {seed}"
+    Ctrl-C ends it without a model: one that stopped where it did by chance is no result.
+    """
+    started = time.monotonic()
+    model = recommender.fit(split.train, split.held_out, seed=seed, progress=progress)
+    if model.facts.get("ended") == "interrupted":
+        raise KeyboardInterrupt
+    return model, float(model.facts.get("seconds", time.monotonic() - started))
+
+
+def body(task: "Task") -> dict[str, Any]:
+    """The kind `compare` of an experiment: one method trained on one seed's split, evaluated."""
+    assert task.method is not None
+    split = task.data.split(task.seed)
+    model, seconds = train(task.method, split, seed=task.seed, progress=task.progress)
+    first = task.experiment.protocol
+    found = {by.name: evaluate(model, split.judged, by) for by in (first, *task.experiment.also)}
+    return {
+        "protocols": {
+            name: {
+                "users": len(evaluation.users),
+                "who": hashlib.sha256(evaluation.users.astype("<i4").tobytes()).hexdigest()[:12],
+                "values": {metric: pack(values) for metric, values in evaluation.values.items()},
+            }
+            for name, evaluation in found.items()
+        },
+        "by_popularity": by_popularity(model, split.judged, first),
+        "recommended": recommended(model, found[first.name].users),
+        "facts": {
+            name: model.facts.get(name)
+            for name in ("best_epoch", "best_value", "epochs_run", "ended")
+        },
+        "engine": _engine(model),
+        "seconds": seconds,
+    }
+
+
+def _engine(model: Model) -> str | None:
+    """As it is called in settings; None for a method that needs none."""
+    name = model.facts.get("engine")
+    return None if name is None else str(name).removesuffix("Engine").lower()
+
+
+def from_lines(
+    experiment: "Experiment", lines: Sequence[Line], *, by: Protocol | None = None
+) -> Comparison:
+    """The comparison that an experiment's stored results give, of the arms with all seeds done."""
+    by = by or experiment.protocol
+    results: list[Result] = []
+    evaluated: dict[tuple[int, str], Line] = {}
+    for label, arm in experiment.arms.items():
+        of_arm = {line["seed"]: line for line in lines if line["arm"] == label}
+        done = [of_arm[seed] for seed in range(experiment.seeds) if seed in of_arm]
+        if arm.method is None or len(done) < experiment.seeds:
+            continue
+        try:
+            stored = [line["protocols"][by.name] for line in done]
+            values = {m: np.stack([unpack(s["values"][m]) for s in stored]) for m in by.metrics}
+            seconds = float(sum(line["seconds"] for line in done))
+            evaluated |= {(s["users"], s["who"]): li for s, li in zip(stored, done, strict=True)}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{experiment.name}: the results of {label} are damaged ({error}); "
+                f"run again with --fresh --only {label}"
+            ) from error
+        results.append(Result(label, arm.method, values, seconds))
+    if len(evaluated) > 1:
+        odd = list(evaluated.values())[-1]
+        raise InputError(
+            f"{experiment.name}: {odd['arm']}, seed {odd['seed']} evaluated other users than the "
+            "rest, as if the data had changed; run again with --fresh"
+        )
+    users = next(iter(evaluated))[0] if evaluated else 0
+    return Comparison(by, users, experiment.seeds, results)
+
+
+class Labelled(show.Silent):
+    """Passes an epoch on under a name for its training."""
+
+    def __init__(self, told: show.Progress, label: str) -> None:
+        self._told, self._label = told, label
 
     def __call__(self, tick: show.Tick) -> None:
         self._told(replace(tick, label=self._label))

@@ -119,21 +119,6 @@ def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
 def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> dict[str, Any]:
     """An evaluation as plain data: every metric, each by popularity, and what is recommended."""
     evaluation = evaluate(model, judged, by)
-    ranking = _rank(model, eligible(judged, model.clicks, by), by)
-    stratum = catalogue.strata(model.clicks.item_counts)
-    by_popularity = {}
-    for number, name in enumerate(("head", "middle", "tail")):
-        part = metrics.restrict(ranking, stratum == number)
-        has_any = part.has_relevant
-        values = _apply(part, by)
-        by_popularity[name] = {
-            "items": int((stratum == number).sum()),
-            "users": int(has_any.sum()),
-            "metrics": {m: _mean(v[has_any]) for m, v in values.items()},
-        }
-    k = min(k, len(model.item_ids))
-    lists, _ = model.top(evaluation.users, k)
-    counts = model.clicks.item_counts
     return {
         "protocol": by.name,
         "method": model.method.name,
@@ -142,13 +127,38 @@ def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> 
             name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
             for name, v in evaluation.values.items()
         },
-        "by_popularity": by_popularity,
-        "recommended": {
-            "k": k,
-            "coverage": catalogue.coverage(lists, len(counts)),
-            "gini": catalogue.gini(lists, len(counts)),
-            "mean_popularity": catalogue.mean_popularity(lists, counts),
-        },
+        "by_popularity": by_popularity(model, judged, by),
+        "recommended": recommended(model, evaluation.users, k=k),
+    }
+
+
+def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
+    """Every metric with the relevant items of one popularity stratum alone, as plain data."""
+    ranking = _rank(model, eligible(judged, model.clicks, by), by)
+    stratum = catalogue.strata(model.clicks.item_counts)
+    found = {}
+    for number, name in enumerate(("head", "middle", "tail")):
+        part = metrics.restrict(ranking, stratum == number)
+        has_any = part.has_relevant
+        values = _apply(part, by)
+        found[name] = {
+            "items": int((stratum == number).sum()),
+            "users": int(has_any.sum()),
+            "metrics": {m: _mean(v[has_any]) for m, v in values.items()},
+        }
+    return found
+
+
+def recommended(model: Model, users: Indices, *, k: int = 10) -> dict[str, Any]:
+    """How the lists of these users fall on the catalogue, as plain data."""
+    k = min(k, len(model.item_ids))
+    lists, _ = model.top(users, k)
+    counts = model.clicks.item_counts
+    return {
+        "k": k,
+        "coverage": catalogue.coverage(lists, len(counts)),
+        "gini": catalogue.gini(lists, len(counts)),
+        "mean_popularity": catalogue.mean_popularity(lists, counts),
     }
 
 
@@ -283,26 +293,31 @@ def held_out_quality(
 
 
 def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:
-    """Clicks to train on, clicks held out by seed, and the judgements of a rating data set.
+    """Clicks to train on, clicks held out by seed, and the judgements of a rating data set."""
+    clicks, judged = clicks_and_judgements(logged, random, by)
+    return Split(*clicks.hold_out(fraction=by.held_out, seed=seed), judged)
+
+
+def clicks_and_judgements(
+    logged: Ratings, random: Ratings | None, by: Protocol
+) -> tuple[Clicks, Judgements]:
+    """What the ratings of a data set say by the protocol's threshold.
 
     Without a random part a fifth of the clicks, the same for every seed, serve as judgements.
     """
     clicks = logged.clicks(threshold=by.threshold)
     if random is not None:
-        judged = random.judgements(threshold=by.threshold)
-    elif by.candidates == "catalogue":
-        clicks, test = clicks.hold_out(fraction=0.2, seed=0)
-        judged = Judgements.from_pairs(
-            test.users,
-            test.items,
-            np.ones(len(test)),
-            user_ids=test.user_ids,
-            item_ids=test.item_ids,
-        )
-    else:
+        return clicks, random.judgements(threshold=by.threshold)
+    if by.candidates != "catalogue":
         raise InputError(
             f"the data set has no judged part, which protocol {by.name!r} needs; "
             "use --protocol catalogue, or make a world from it with unexposed simulate"
         )
-    train, held_out = clicks.hold_out(fraction=by.held_out, seed=seed)
-    return Split(train, held_out, judged)
+    clicks, test = clicks.hold_out(fraction=0.2, seed=0)
+    return clicks, Judgements.from_pairs(
+        test.users,
+        test.items,
+        np.ones(len(test)),
+        user_ids=test.user_ids,
+        item_ids=test.item_ids,
+    )

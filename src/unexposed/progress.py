@@ -75,6 +75,7 @@ class Lines(Silent):
 
     def note(self, text: str) -> None:
         if text not in self._noted:
+            self._flush()  # what came before is told before
             self._noted.add(text)
             print(text, file=self._stream, flush=True)
 

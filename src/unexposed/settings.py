@@ -1,5 +1,6 @@
 """A method's fields are its settings: their bounds, and how text becomes one of them."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -73,6 +74,18 @@ def parse_value(method: str, cls: type, name: str, text: str) -> Any:
     return text
 
 
+def check_table(table: dict[str, Any], allowed: Mapping[str, type], where: str) -> None:
+    """Refuse a key of a TOML table that is not known, or whose value is of the wrong type."""
+    for key, value in table.items():
+        if key not in allowed:
+            raise InputError(f"{where}: there is no {key!r}; {did_you_mean(key, allowed)}")
+        fits = _fits(value, allowed[key])
+        if allowed[key] is float and type(value) is int:
+            fits = True
+        if not fits:
+            raise InputError(f"{where}: {key} must be {_spoken(allowed[key])}, got {value!r}")
+
+
 def values(settings: object) -> dict[str, Any]:
     """The settings as a plain dict, for JSON and for show."""
     return {name: getattr(settings, name) for name in known(type(settings))}
@@ -95,6 +108,7 @@ def _spoken(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(repr(choice) for choice in get_args(hint))
     spoken = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    spoken |= {dict: "a table", list: "a list"}
     return spoken.get(hint, str(hint))
 
 

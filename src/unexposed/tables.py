@@ -9,6 +9,7 @@ from rich.table import Table
 
 from unexposed import statistics
 from unexposed.comparison import Comparison
+from unexposed.results import Line
 
 PLAIN_WIDTH = 140  # where the output is no terminal
 
@@ -61,6 +62,27 @@ def _caption(comparison: Comparison) -> str:
         f"{comparison.protocol.name}: {comparison.users:,} users, {seeds}best in bold; "
         "† below the best, p < .05 (sign-flip test over users, Holm)"
     )
+
+
+def run_table(lines: list[Line]) -> Table:
+    """A row for each arm of an experiment: its seeds, seconds and the means of its figures."""
+    arms: dict[str, list[Line]] = {}
+    for line in lines:
+        arms.setdefault(line["arm"], []).append(line)
+    figures = [k for k in lines[0] if k not in ("seed", "seconds") and type(lines[0][k]) is float]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("arm", no_wrap=True)
+    for name in ("seeds", *figures, "seconds"):
+        table.add_column(name, justify="right")
+    for arm, of_arm in arms.items():
+        means = [_mean_text([line.get(name) for line in of_arm]) for name in figures]
+        seconds = sum(line["seconds"] for line in of_arm)
+        table.add_row(arm.replace("[", r"\["), str(len(of_arm)), *means, f"{seconds:.1f}")
+    return table
+
+
+def _mean_text(values: list[Any]) -> str:
+    return "–" if None in values else number(sum(values) / len(values))
 
 
 def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:

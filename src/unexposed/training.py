@@ -70,6 +70,7 @@ def run(
     facts = {
         "epochs_run": len(losses),
         "best_epoch": best_epoch,
+        "best_value": best_value if values else None,
         "ended": ended,
         "losses": losses,
         "held_out": values,
