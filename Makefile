@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench reproduce clean
 
 setup: .venv/ready
 
@@ -26,6 +26,10 @@ bench: setup  # needs idle cores; the card's part says so where there is none
 	$(BIN)/python benchmarks/engine_cpu.py
 	$(BIN)/python benchmarks/epoch_share.py
 	$(BIN)/python benchmarks/engine_cuda.py
+
+reproduce: setup  # runs what is not finished yet; ARGS=--fresh runs everything again
+	$(BIN)/unexposed run experiments/*.toml $(ARGS)
+	$(BIN)/unexposed report experiments
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

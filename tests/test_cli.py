@@ -169,6 +169,21 @@ def model(name: str = "popularity") -> str:
     return "model"
 
 
+DATA = "[data]\nsimulate = { users = 30, items = 20 }\n"
+EXPERIMENT = f"kind = 'compare'\nseeds = 1\n{DATA}[methods.popularity]\n"
+
+
+def experiment(old: str = "", new: str = "") -> str:
+    assert old in EXPERIMENT
+    return bad_file("small.toml", EXPERIMENT.replace(old, new, 1))
+
+
+def damaged_results() -> str:
+    os.mkdir("results")
+    bad_file("results/small.jsonl", '{"arm":"popularity","seed":0}\n{"arm":"popu\n')
+    return experiment()
+
+
 FIT = "fit {} --method popularity --out out"
 COMPARE = "compare --train log.csv --judged {} --methods popularity --seeds 1"
 BAD = {
@@ -263,6 +278,83 @@ BAD = {
         lambda: model() and bad_file("ids.txt", "x\ny\n"),
         ["ids.txt"],
     ),
+    "experiment: no file": ("run {}", lambda: "small.toml", ["small.toml"]),
+    "experiment: no TOML": (
+        "run {}",
+        lambda: bad_file("small.toml", "kind = 1 2"),
+        ["small.toml", "line 1"],
+    ),
+    "experiment: a date": ("run {}", lambda: experiment("1", "2026-11-15"), ["small.toml", "date"]),
+    "experiment: unknown key": (
+        "run {}",
+        lambda: experiment("seeds", "seed"),
+        ["small.toml", "'seed'; did you mean 'seeds'?"],
+    ),
+    "experiment: unknown kind": (
+        "run {}",
+        lambda: experiment("compare", "comparison"),
+        ["no kind 'comparison'; did you mean 'compare'?"],
+    ),
+    "experiment: no data": ("run {}", lambda: experiment(DATA), ["small.toml", "no 'data'"]),
+    "experiment: two sources of data": (
+        "run {}",
+        lambda: experiment("[data]", "[data]\ndataset = 'coat'"),
+        ["[data] must name one of dataset, semi_synthetic, simulate, got 2"],
+    ),
+    "experiment: unknown data set": (
+        "run {}",
+        lambda: experiment(DATA, "[data]\ndataset = 'coats'\n"),
+        ["[data]", "'coat'"],
+    ),
+    "experiment: absent data set": (
+        "run {} --data-dir .",
+        lambda: experiment(DATA, "[data]\ndataset = 'yahoo_r3'\n"),
+        ["yahoo_r3", "webscope"],
+    ),
+    "experiment: no power": (
+        "run {}",
+        lambda: experiment(DATA, "[data]\nsemi_synthetic = 'ml_100k'\npower = 0\n"),
+        ["power must be above 0"],
+    ),
+    "experiment: wrong type": (
+        "run {}",
+        lambda: experiment("seeds = 1", "seeds = '1'"),
+        ["small.toml: seeds must be a whole number, got '1'"],
+    ),
+    "experiment: no seeds": ("run {}", lambda: experiment("= 1", "= 0"), ["at least 1, got 0"]),
+    "experiment: unknown protocol": (
+        "run {}",
+        lambda: experiment("seeds", "also = ['judge']\nseeds"),
+        ["small.toml", "'judge'", "'judged'"],
+    ),
+    "experiment: no methods": (
+        "run {}",
+        lambda: experiment("[methods.popularity]"),
+        ["small.toml", "[methods.mf]"],
+    ),
+    "experiment: unknown method": (
+        "run {}",
+        lambda: experiment("[methods.popularity]", "[methods.bpp]"),
+        ["small.toml, bpp", "did you mean 'bpr'"],
+    ),
+    "experiment: unknown setting": (
+        "run {}",
+        lambda: experiment("[methods.popularity]", "[methods.mf]\nsettings = {epoch = 1}"),
+        ["small.toml, mf", "did you mean 'epochs'"],
+    ),
+    "experiment: a setting nobody has": (
+        "run {}",
+        lambda: experiment("[methods.popularity]", "[settings]\nepoch = 1\n[methods.mf]"),
+        ["small.toml", "did you mean 'epochs'"],
+    ),
+    "experiment: study missing": (
+        "run {}",
+        lambda: experiment("[methods.popularity]", "[methods.ubo]\nstudy = 'tuning/ubo.json'"),
+        ["results/tuning/ubo.json", "unexposed tune", "--method ubo"],
+    ),
+    "experiment: unknown arm": ("run {} --only mf", experiment, ["small has no arm 'mf'"]),
+    "experiment: damaged results": ("run {}", damaged_results, ["results/small.jsonl, line 2"]),
+    "experiment: results in a file": ("run {} --out log.csv", experiment, ["log.csv"]),
 }
 
 
@@ -313,7 +405,16 @@ def test_a_place_that_is_no_model_is_refused_before_training(run, here):
 def test_help_names_every_command(run):
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("demo", "datasets", "fit", "recommend", "evaluate", "compare", "simulate"):
+    for command in (
+        "demo",
+        "datasets",
+        "fit",
+        "recommend",
+        "evaluate",
+        "compare",
+        "run",
+        "simulate",
+    ):
         assert command in out
 
 

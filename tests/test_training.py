@@ -39,7 +39,7 @@ def test_the_epoch_that_held_out_clicks_rate_highest_is_kept():
     values = [0.1, 0.5, 0.3, 0.5, 0.2]
     best, facts = train(Loop("x", 5, 0, quality_of(values)), Counter())
     assert best["done"] == 2  # the first of two equals
-    assert facts["best_epoch"] == 2
+    assert (facts["best_epoch"], facts["best_value"]) == (2, 0.5)
     assert facts["epochs_run"] == 5
     assert facts["held_out"] == values
 

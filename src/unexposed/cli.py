@@ -457,14 +457,15 @@ def _show_run(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -
     from unexposed import tables
     from unexposed.comparison import from_lines
 
+    title = experiment.title.replace("[", r"\[")
     if experiment.kind != "compare":
         if not as_json:
-            tables.console().print(f"{experiment.title}", tables.run_table(lines))
+            tables.console().print(title, tables.run_table(lines))
         return {"experiment": experiment.name, "kind": experiment.kind, "lines": lines}
     comparison = from_lines(experiment, lines)
     if as_json:
         return comparison.document()
-    tables.console().print(experiment.title, tables.comparison_table(comparison))
+    tables.console().print(title, tables.comparison_table(comparison))
     return None
 
 

@@ -193,6 +193,8 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
         if not isinstance(table, dict):
             raise InputError(f"{where}: {label} must be a table, got {table!r}")
     if arms:
+        if "settings" in document:
+            raise InputError(f"{where}: [settings] are of methods; give [arms] their own options")
         return {label: Arm(label, options=table) for label, table in arms.items()}
     shared = document.get("settings", {})
     made = {

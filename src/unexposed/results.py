@@ -79,6 +79,15 @@ def is_torn(path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
+def check_place(path: Path) -> None:
+    """Refuse a place where no results can be written, before the work begins."""
+    here = path.parent
+    while not here.exists():
+        here = here.parent
+    if path.is_dir() or not here.is_dir() or not os.access(here, os.W_OK):
+        raise InputError(f"cannot write {path}: {here} is no folder that can be written to")
+
+
 def append_line(path: Path, line: Line) -> None:
     """Add a result; when this returns it is on the disk."""
     try:

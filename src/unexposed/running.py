@@ -51,7 +51,11 @@ def run(
         say(f"{experiment.name}: {done} of {len(wanted)} runs are finished already")
     failures: list[str] = []
     if todo:
-        body_of(experiment.kind)  # a kind or data that is not here fails before anything is run
+        # a kind, a place or data that is not here fails before anything is run
+        body_of(experiment.kind)
+        results.check_place(path)
+        if "semi_synthetic" in experiment.data:
+            say(f"{experiment.name}: making a world from {experiment.data['semi_synthetic']}")
         data = open_data(experiment.data, experiment.protocol, data_dir)
         go = _in_turn if workers == 1 else _side_by_side
         try:
