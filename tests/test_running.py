@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed import cli, experiment_data, provenance, results, running
+from unexposed import cli, experiment_data, results, running
 from unexposed import experiment as experiments
 from unexposed.comparison import compare, from_lines
 from unexposed.errors import InputError
@@ -188,6 +188,20 @@ def test_an_arm_that_is_gone_leaves_the_file(small, place, counted):
     assert pairs(results.read_lines(place)) == [("mf", 0), ("mf", 1)]
 
 
+def test_an_arm_that_is_gone_stays_while_only_a_part_is_run(small, place, counted):
+    run(small, place)
+    fewer = replace(small, arms={label: small.arms[label] for label in ("mf", "ubo")})
+    run(fewer, place, only=["mf"])
+    assert sorted(pairs(results.read_lines(place))) == sorted(ALL)
+
+
+def test_fresh_runs_everything_again_and_leaves_one_line_for_each(small, place, counted):
+    run(small, place)
+    run(small, place, fresh=True)
+    assert counted == ALL + ALL
+    assert pairs(results.read_lines(place)) == ALL
+
+
 def test_fresh_starts_over_from_a_damaged_file(small, place, counted):
     place.parent.mkdir()
     place.write_text("nonsense\n")
@@ -247,27 +261,6 @@ def test_a_line_without_its_values_is_named(small, place, spoil):
     del lines[1]["protocols"]["ubo-ijcai22"][spoil]
     with pytest.raises(InputError, match="results of random are damaged.*--only random"):
         from_lines(small, lines)
-
-
-def test_the_commit_is_that_of_this_checkout(monkeypatch, tmp_path):
-    head = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    provenance.commit.cache_clear()
-    found = provenance.commit()
-    if head.returncode == 0 and found is not None:
-        assert found.removesuffix("+changes") == head.stdout.strip()
-    # the same code installed into somebody's own repository says nothing of that
-    package = tmp_path / "venv" / "unexposed"
-    package.mkdir(parents=True)
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=False, capture_output=True)
-    monkeypatch.setattr(provenance, "__file__", str(package / "provenance.py"))
-    provenance.commit.cache_clear()
-    assert provenance.commit() is None
-    provenance.commit.cache_clear()
 
 
 def command(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
