@@ -233,7 +233,7 @@ def _method_arm(
 def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
     """The best settings that a tuning study found."""
     dataset = f" --dataset {data['dataset']}" if "dataset" in data else ""
-    cure = f"make it with: unexposed tune{dataset} --method {name} --out {path}"
+    cure = f"make it with: unexposed tune{dataset} --methods {name} --out {path.parent}"
     if not path.exists():
         raise InputError(f"the study {path} is not here; {cure}")
     try:
