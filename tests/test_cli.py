@@ -350,7 +350,10 @@ BAD = {
     "experiment: study missing": (
         "run {}",
         lambda: experiment("[methods.popularity]", "[methods.ubo]\nstudy = 'tuning/ubo.json'"),
-        ["results/tuning/ubo.json", "unexposed tune", "--method ubo"],
+        [
+            "results/tuning/ubo.json",
+            "unexposed tune --train LOG --methods ubo --out results/tuning",
+        ],
     ),
     "experiment: unknown arm": ("run {} --only mf", experiment, ["small has no arm 'mf'"]),
     "experiment: damaged results": ("run {}", damaged_results, ["results/small.jsonl, line 2"]),

@@ -232,8 +232,8 @@ def _method_arm(
 
 def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
     """The best settings that a tuning study found."""
-    dataset = f" --dataset {data['dataset']}" if "dataset" in data else ""
-    cure = f"make it with: unexposed tune{dataset} --methods {name} --out {path.parent}"
+    source = f"--dataset {data['dataset']}" if "dataset" in data else "--train LOG"
+    cure = f"make it with: unexposed tune {source} --methods {name} --out {path.parent}"
     if not path.exists():
         raise InputError(f"the study {path} is not here; {cure}")
     try:
