@@ -57,6 +57,21 @@ def test_same_seed_gives_the_same_bits(name, small_world):
         assert array.tobytes() == two.parameters[key].tobytes(), key
 
 
+@pytest.mark.parametrize("name", PERSONAL)
+def test_epochs_taken_step_by_step_give_the_bits_that_whole_ones_give(name, small_world):
+    clicks = small_world.clicks(0)
+    at_once, by_steps = (
+        quick(name).trainee(clicks, seed=0, side=Side(), progress=Silent()) for _ in range(2)
+    )
+    for _ in range(2):
+        loss = at_once.epoch()
+        losses = list(by_steps.steps())
+        assert np.mean(losses) == pytest.approx(loss, rel=1e-9)
+    assert len(losses) > 1 or name in ("wmf", "expomf")  # whose sweep is one step
+    for key, array in at_once.parameters().items():
+        assert array.tobytes() == by_steps.parameters()[key].tobytes(), key
+
+
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"popularity"}))
 def test_another_seed_gives_other_scores(name, small_world):
     clicks = small_world.clicks(0)

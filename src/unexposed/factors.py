@@ -1,7 +1,7 @@
 """What the gradient-trained factor models share: settings, sampling, the epoch, the score."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -49,6 +49,24 @@ class TrainedMethod(Recommender):
 
         chooses = quality if len(held_out) else None
         return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
+
+    @abstractmethod
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
+        """This method at the start of its training, ready for the first step."""
+
+    def train(
+        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> tuple[Parameters, dict[str, Any]]:
+        trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
+        parameters, facts = training.run(
+            self.loop(clicks, held_out),
+            epoch=trainee.epoch,
+            parameters=trainee.parameters,
+            progress=progress,
+        )
+        return parameters, facts | trainee.facts
 
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         return parameters["user_factors"][users] @ parameters["item_factors"].T
@@ -114,9 +132,9 @@ class FactorMethod(TrainedMethod):
         del clicks, side
         return parameters
 
-    def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> tuple[Parameters, dict[str, Any]]:
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
         rng = np.random.default_rng(seed)
         engine = self.build(clicks, side, rng)
         learned_from = self.trained_on(clicks, side)
@@ -125,24 +143,31 @@ class FactorMethod(TrainedMethod):
         if kind != "ReferenceEngine":  # which has nothing to compile
             progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
         engine.compile()
-        epoch = self._epoch(engine, learned_from, seed, rng)
-        parameters, facts = training.run(
-            self.loop(clicks, held_out),
-            epoch=epoch,
+        return training.Trainee(
+            *self._steps_and_epoch(engine, learned_from, seed, rng),
             parameters=lambda: self.finished(engine.parameters(), clicks, side),
-            progress=progress,
+            facts={"engine": kind},
         )
-        return parameters, facts | {"engine": kind}
 
-    def _epoch(
+    def _steps_and_epoch(
         self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
-    ) -> Callable[[], float]:
+    ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
         """One epoch of training, on samples drawn by the engine where it can, else here."""
-        drawing = self.drawing()
+        drawing, size = self.drawing(), self.batch_size
+
+        def steps(samples: sampling.Pairs | sampling.Triples) -> Iterator[float]:
+            return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
+
         if drawing is not None and isinstance(engine, engines.DrawsSamples):
             sampler = engine.sampler(clicks, seed=seed, **drawing)
-            return lambda: engine.train_epoch(sampler, batch_size=self.batch_size)
-        return lambda: engine.epoch(self.samples(clicks, rng), batch_size=self.batch_size)
+            return (
+                lambda: steps(sampler.draw()),
+                lambda: engine.train_epoch(sampler, batch_size=size),
+            )
+        return (
+            lambda: steps(self.samples(clicks, rng)),
+            lambda: engine.epoch(self.samples(clicks, rng), batch_size=size),
+        )
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from unexposed.errors import InputError
@@ -22,6 +22,16 @@ class Loop:
     window: int = 1  # epochs over which the quality is averaged: few clicks make it jump
 
 
+@dataclass(frozen=True)
+class Trainee:
+    """A method at the start of its training on one log; it learns when it is asked to."""
+
+    steps: Callable[[], Iterator[float]]  # one more epoch, step by step: the loss before each
+    epoch: Callable[[], float]  # the same at once, the mean loss
+    parameters: Callable[[], Parameters]  # a copy of what was learned
+    facts: dict[str, Any] = field(default_factory=dict)  # what a model says of its training
+
+
 def run(
     loop: Loop,
     *,
@@ -31,7 +41,7 @@ def run(
 ) -> tuple[Parameters, dict[str, Any]]:
     """The parameters of the best epoch and the facts of the training.
 
-    `epoch` trains one and gives its mean loss; `parameters` gives a copy of what was learned.
+    `epoch` and `parameters` are those of a `Trainee`.
     Without held-out clicks the last epoch is kept. Ctrl-C ends the training and keeps the best
     epoch so far; a loss that is not finite does too, and with no good epoch it is an error.
     """

@@ -64,7 +64,7 @@ class DrawsSamples(Protocol):
     def sampler(
         self, clicks: Clicks, *, negatives: int, weighting: Weighting, pairwise: bool, seed: int
     ) -> Any:
-        """What draws the epochs of this log."""
+        """What draws the epochs of this log; its `draw` gives the next one on the host."""
         ...
 
     def train_epoch(self, sampler: Any, *, batch_size: int) -> float:

@@ -54,10 +54,10 @@ class CJMF(TrainedMethod):
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
 
-    def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del side
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
+        del side, progress
         rng = np.random.default_rng(seed)
         popularity = exposure.popularity(
             clicks.item_counts, exponent=self.popularity_exponent, floor=LEAST
@@ -65,16 +65,11 @@ class CJMF(TrainedMethod):
         learner = Learner(self, self.initial(clicks, rng), popularity)
         part = split(len(clicks), self.n_models, rng)
 
-        def epoch() -> float:
+        def steps() -> Iterator[float]:
             samples = draw(clicks, part, negatives=self.negatives, rng=rng)
-            return float(np.mean([learner.step(b) for b in samples.batches(self.batch_size)]))
+            return (learner.step(batch) for batch in samples.batches(self.batch_size))
 
-        return training.run(
-            self.loop(clicks, held_out),
-            epoch=epoch,
-            parameters=learner.parameters,
-            progress=progress,
-        )
+        return training.Trainee(steps, lambda: float(np.mean([*steps()])), learner.parameters)
 
     def initial(self, clicks: Clicks, rng: np.random.Generator) -> Parameters:
         """Where training starts: the residual at zero, the gate and both σ of the exposure at ½."""

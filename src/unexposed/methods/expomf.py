@@ -45,10 +45,10 @@ class ExpoMF(TrainedMethod):
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
 
-    def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del side
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
+        del side, progress
         rng = np.random.default_rng(seed)
         shape = (clicks.n_users + clicks.n_items, self.dim)
         start = rng.normal(0, self.initial_scale, shape).astype(np.float32)
@@ -63,9 +63,10 @@ class ExpoMF(TrainedMethod):
         def epoch() -> float:
             return -self.sweep(matrix, by_item, state) / clicks.n_users
 
-        return training.run(
-            self.loop(clicks, held_out), epoch=epoch, parameters=state.copy, progress=progress
-        )
+        def steps() -> Iterator[float]:
+            yield epoch()  # a sweep renews everything: it is one step
+
+        return training.Trainee(steps, epoch, state.copy)
 
     def sweep(self, matrix: sp.csr_array, by_item: sp.csr_array, state: Parameters) -> float:
         """Renew users, items and μ in turn, in place; the log posterior just before μ moves."""

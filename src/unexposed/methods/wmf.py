@@ -1,5 +1,6 @@
 """Weighted matrix factorisation (Hu, Koren and Volinsky 2008), by alternating least squares."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from unexposed import training
 from unexposed.data import Clicks
 from unexposed.factors import TrainedMethod
 from unexposed.progress import Progress
-from unexposed.recommender import Parameters, Side
+from unexposed.recommender import Side
 from unexposed.settings import setting
 
 
@@ -27,10 +28,10 @@ class WMF(TrainedMethod):
     regularisation: float = setting(5.0, "λ", above=0, search=(0.1, 100))
     initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
 
-    def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del side
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
+        del side, progress
         rng = np.random.default_rng(seed)
         matrix = clicks.matrix()
         by_item = sp.csr_array(matrix.T)
@@ -46,9 +47,10 @@ class WMF(TrainedMethod):
             factors["item_factors"] = self._solve(by_item, factors["user_factors"])
             return self._objective(matrix, **factors)
 
-        return training.run(
-            self.loop(clicks, held_out), epoch=epoch, parameters=factors.copy, progress=progress
-        )
+        def steps() -> Iterator[float]:
+            yield epoch()  # a sweep renews everything: it is one step
+
+        return training.Trainee(steps, epoch, factors.copy)
 
     def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
         """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""
