@@ -1,5 +1,6 @@
 """Rank once, apply every metric; the protocols that name every choice that moves a number."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -250,7 +251,8 @@ def _refuse_nan(scores: NDArray[Any]) -> None:
 def exposure_correlation(model: Model, truth: Scores) -> float:
     """PCC: Pearson's correlation of estimated and true exposure over all items, mean over users.
 
-    A user whose exposure does not vary over items has no correlation and is left out.
+    A user whose exposure does not vary over items has no correlation and is left out; the mean
+    over nobody is not a number.
     """
     users = np.arange(len(model.user_ids), dtype=np.int32)
     values = []
@@ -263,7 +265,8 @@ def exposure_correlation(model: Model, truth: Scores) -> float:
         spread = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
         varies = spread > 0
         values.append((a * b).sum(axis=1)[varies] / spread[varies])
-    return float(np.concatenate(values).mean())
+    found = np.concatenate(values)
+    return float(found.mean()) if len(found) else math.nan
 
 
 def held_out_quality(

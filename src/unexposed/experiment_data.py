@@ -32,6 +32,15 @@ class Data:
     held_out: float
     world: simulate.World | None = None
 
+    def known_world(self, kind: str) -> simulate.World:
+        """The world, for a kind of experiment that cannot do without its truth."""
+        if self.world is None:
+            raise InputError(
+                f"kind {kind!r} needs a world whose exposure is known: name semi_synthetic or "
+                "simulate in [data]"
+            )
+        return self.world
+
     def split(self, seed: int) -> Split:
         train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)
         return Split(train, held_out, self.judged)

@@ -146,7 +146,7 @@ class FactorMethod(TrainedMethod):
         return training.Trainee(
             *self._steps_and_epoch(engine, learned_from, seed, rng),
             parameters=lambda: self.finished(engine.parameters(), clicks, side),
-            facts={"engine": kind},
+            facts={"engine": kind.removesuffix("Engine").lower()},
         )
 
     def _steps_and_epoch(
