@@ -143,6 +143,12 @@ def test_an_epoch_ends_with_the_iteration_of_its_last_batch(method, split, small
     assert found["iterations"][batches::batches] == found["epochs"]
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_iterations_go_on_in_the_next_epoch(iterations, split, small_world):
+    found = watch(WATCHED["expomf"], split, small_world, iterations=iterations)
+    assert found["iterations"][1:] == found["epochs"][:iterations]
+
+
 def test_first_iteration_is_the_start(split, small_world):
     method = WATCHED["bilevel"]
     found = watch(method, split, small_world, iterations=7)

@@ -73,6 +73,14 @@ def test_drawn_variances_agree_with_the_formulas_in_random_worlds(loss, seed):
 
 
 @every_loss
+def test_rounds_of_two_draws_are_no_less_true(loss, small_world):
+    model = random_model(small_world, seed=0)
+    found = measure(small_world, model, loss=loss, draws=40, seed=0)["on_omega"]
+    assert surprise(found) < 4
+    assert found["standard_error"] < 0.1 * found["formula"]
+
+
+@every_loss
 def test_total_formula_is_the_variance_over_every_possible_log(loss):
     """Two users and two items can click in 16 ways: all gradients, by autograd, with chances."""
     world = simulate.world(2, 2, seed=4, exposure_rate=0.5, relevance_rate=0.5)
