@@ -1,16 +1,24 @@
-"""Fill the tables of the docs from the committed results: python experiments/write_tables.py
+"""Fill the tables of the pages from the committed results: python experiments/write_tables.py
 
 A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when one is stale.
 """
 
 import json
-import re
 import tomllib
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from unexposed.report import benchmark_tables as benchmarks
+from unexposed.report import experiment_tables as experiments
+from unexposed.report.blocks import filled, section_block
+from unexposed.report.experiments import document
+from unexposed.report.sections import Section, sections
+from unexposed.report.tables import markdown
+
 HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+ROOT = HERE.parent
 PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
@@ -18,123 +26,65 @@ def result(name: str) -> Any:
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def figure(mean: float, sd: float) -> str:
-    return f"{mean:.3f} ± {sd:.3f}".replace("0.", ".")
+@cache
+def results() -> tuple[dict[str, Any], list[Section]]:
+    found = document(HERE)
+    return found, sections(found, drawn=False)
 
 
-def comparison_table(document: dict[str, Any], paper: dict[str, Any] | None = None) -> str:
-    """Methods by rows: DCG@3 and MAP@3, the paper's beside ours, and the test against the best."""
-    paper = paper or {}
-    heads = ["method", "DCG@3"] + ["paper"] * bool(paper) + ["MAP@3"] + ["paper"] * bool(paper)
-    heads += ["below the best DCG@3 by", "p (Holm)"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for row in document["results"]:
-        cells = [f"`{row['method']}`"]
-        for metric, key in (("dcg@3", "dcg3"), ("map@3", "map3")):
-            cells.append(figure(row["metrics"][metric]["mean"], row["metrics"][metric]["sd"]))
-            if paper:
-                theirs = paper[key].get(row["method"])
-                cells.append(figure(*theirs) if theirs else "–")
-        best = row["metrics"]["dcg@3"]
-        cells += [f"{abs(best['below_best']):.3f}".replace("0.", "."), f"{best['p_holm']:.3f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    users, seeds = document["users"], document["seeds"]
-    lines += [
-        "",
-        f"Protocol `{document['protocol']}`, {users:,} users, mean ± sd of {seeds} seeds.",
-    ]
-    return "\n".join(lines)
+def compared(name: str, dataset: str = "") -> str:
+    """A comparison that the command `compare --json` wrote."""
+    paper = PAPER.get(dataset, {})
+    metrics = ["dcg@3", "map@3"]
+    return markdown(experiments.short_comparison(name, name, result(name), paper, metrics))
 
 
-def card_table(document: dict[str, Any]) -> str:
-    """What the CUDA engine reached, against its bars."""
-    lines = [
-        f"{document['card']}, torch {document['torch']}; seconds are medians of the repeats.",
-        "",
-        "| | batch | seconds an epoch (least … most) | million samples a second | bar |",
-        "|---|---|---|---|---|",
-    ]
-    for row in document["figures"]:
-        seconds = sorted(row["seconds"])
-        lines.append(
-            f"| {row['name']} | {row['batch_size']:,} | {row['median']:.4f} "
-            f"({seconds[0]:.4f} … {seconds[-1]:.4f}) | {row['samples_a_second'] / 1e6:,.0f} "
-            f"| {row['bar'] or '–'} |"
-        )
-    return "\n".join(lines)
+def section(name: str, kind: str, files: str = "*") -> str:
+    return section_block(*results(), name, kind=kind, files=files)
 
 
-def cpu_table(document: dict[str, Any]) -> str:
-    """What the CPU engine reached, against its bars."""
-    clicks, load = document["clicks"], document["load_average"][0]
-    lines = [
-        f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024; load average {load:.1f}.",
-        "",
-        "| | bar | median | least | greatest |",
-        "|---|---|---|---|---|",
-    ]
-    for row in document["table"]:
-        cells = [f"{row[key]:.2f}" for key in ("median", "least", "greatest")]
-        lines.append(f"| {row['what']} | {row['bar'] or '–'} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def summary() -> str:
+    """The README's table: both data sets of the paper by one metric."""
+    found = {
+        about["where"]: (about["found"]["comparison"], PAPER[about["data"]["dataset"]])
+        for about in results()[0]["experiments"]
+        if about["name"] in ("coat", "yahoo") and about.get("found")
+    }
+    if not found:
+        command = "unexposed run experiments/coat.toml experiments/yahoo.toml"
+        return f"No results yet; `{command}` makes them."
+    return markdown(experiments.side_by_side("results", "Results", found, "dcg@3"))
 
 
-def share_table(document: dict[str, Any]) -> str:
-    """Milliseconds of an epoch by part, and the share outside the kernel."""
-    parts = list(document["methods"]["mf"]["seconds"])
-    lines = [
-        "| | " + " | ".join(f"{part}, ms" for part in parts) + " | share outside the kernel |",
-        "|---" * (len(parts) + 2) + "|",
-    ]
-    for method, row in document["methods"].items():
-        cells = [f"{1000 * row['seconds'][part]['median']:.1f}" for part in parts]
-        share = row["share_outside"]
-        spread = f"{share['median']:.0%} ({share['least']:.0%} … {share['greatest']:.0%})"
-        lines.append(f"| `{method}` | " + " | ".join([*cells, spread]) + " |")
-    return "\n".join(lines)
-
-
-def adam_table(rows: list[dict[str, Any]]) -> str:
-    """DCG@3 under both optimisers, and the paired test over users."""
-    lines = ["| | touched rows | dense | difference | p |", "|---|---|---|---|---|"]
-    for row in rows:
-        lines.append(
-            f"| {row['dataset']}, `{row['method']}` | {figure(*row['rows'])} "
-            f"| {figure(*row['dense'])} | {row['difference']:+.3f} | {row['p']:.3f} |"
-        )
-    return "\n".join(lines)
-
-
-TABLES = {
-    "coat table": ("methods.md", lambda: comparison_table(result("coat_defaults"), PAPER["coat"])),
-    "strategies table": ("methods.md", lambda: comparison_table(result("coat_strategies"))),
-    "fast strategies table": (
-        "methods.md",
-        lambda: comparison_table(result("coat_strategies_fast")),
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "results table": ("README.md", summary),
+    "coat table": ("docs/methods.md", partial(compared, "coat_defaults", "coat")),
+    "strategies table": ("docs/methods.md", partial(compared, "coat_strategies")),
+    "fast strategies table": ("docs/methods.md", partial(compared, "coat_strategies_fast")),
+    "yahoo table": ("docs/methods.md", partial(compared, "yahoo_defaults_cuda", "yahoo_r3")),
+    "cpu table": ("docs/engine.md", lambda: markdown(benchmarks.cpu(result("engine_cpu")))),
+    "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
+    "adam table": ("docs/engine.md", lambda: markdown(benchmarks.adam(result("row_adam_coat")))),
+    "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),
+    "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
+    "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
+    "strategies results": (
+        "docs/results.md",
+        partial(section, "strategies", "compare", "ablation*"),
     ),
-    "yahoo table": (
-        "methods.md",
-        lambda: comparison_table(result("yahoo_defaults_cuda"), PAPER["yahoo"]),
-    ),
-    "cpu table": ("engine.md", lambda: cpu_table(result("engine_cpu"))),
-    "share table": ("engine.md", lambda: share_table(result("epoch_share"))),
-    "adam table": ("engine.md", lambda: adam_table(result("row_adam_coat"))),
-    "card table": ("engine.md", lambda: card_table(result("engine_cuda"))),
+    "worlds results": ("docs/results.md", partial(section, "worlds", "compare", "semi_synthetic*")),
+    "exposure results": ("docs/results.md", partial(section, "exposure", "exposure_trend")),
+    "variance results": ("docs/results.md", partial(section, "noise", "gradient_variance")),
+    "timing results": ("docs/results.md", partial(section, "cost", "timing")),
+    "other results": ("docs/results.md", partial(section, "appendix", "compare", "")),
 }
 
 
-def filled(text: str, name: str, table: str) -> str:
-    pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-    new, found = re.subn(pattern, lambda m: f"{m[1]}{table}\n{m[2]}", text, flags=re.DOTALL)
-    if not found:
-        raise SystemExit(f"no place for {name!r}")
-    return new
-
-
 def main() -> None:
-    for name, (page, table) in TABLES.items():
-        path = DOCS / page
-        path.write_text(filled(path.read_text(encoding="utf-8"), name, table()), encoding="utf-8")
+    for name, (page, content) in TABLES.items():
+        path = ROOT / page
+        text = path.read_text(encoding="utf-8")
+        path.write_text(filled(text, name, content()), encoding="utf-8")
 
 
 if __name__ == "__main__":

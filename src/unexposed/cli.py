@@ -329,6 +329,47 @@ def run(
 
 
 @app.command()
+def report(
+    path: Annotated[Path, typer.Argument(help="Folder of experiments, or of a saved model.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the experiments' report, file for a model's.")
+    ] = None,
+    judged: Annotated[
+        Path | None, typer.Option(help="Model: judged pairs, to show how well it does.")
+    ] = None,
+    titles: Annotated[
+        Path | None, typer.Option(help="Model: file with the names of items, by id.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Column of names in --titles.")] = None,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a self-contained page: of experiments and their results, or of one saved model."""
+    from unexposed import report as reports
+
+    if out is None and not as_json:
+        raise InputError("give --out to write a page, or --json to print what it would show")
+    columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
+    if reports.kind_of(path) == "experiments":
+        if judged or titles or title or any(columns.values()) or threshold is not None:
+            raise InputError(f"{path} holds experiments: --judged and --titles are for a model")
+        document = reports.experiments_document(path, say=_say)
+        written = [] if out is None else reports.write_experiments(document, out)
+    else:
+        given = reports.Given(judged, titles, title, columns | {"threshold": threshold})
+        document = reports.model_document(path, given, say=_say)
+        written = [] if out is None else reports.write_model(document, out)
+    for line in written:
+        _say(line)
+    if as_json:
+        _print_json(document)
+
+
+@app.command()
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder for clicks.csv, judged.csv, truth.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.", min=2)] = 500,

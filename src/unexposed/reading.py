@@ -36,6 +36,7 @@ NAMES = {
     "article articleid book bookid asin i",
     "rating": "rating ratings stars",
     "relevance": "relevance relevant label",
+    "title": "title name itemname itemtitle productname",
 }
 THRESHOLD = 4.0  # of five stars
 
@@ -124,6 +125,31 @@ def read_judged(
     return Judgements.from_pairs(
         users[known], items[known], relevant[known], user_ids=like.user_ids, item_ids=like.item_ids
     )
+
+
+def read_titles(
+    source: Any,
+    like: HasIds,
+    *,
+    title: str | None = None,
+    item: str | None = None,
+    delimiter: str | None = None,
+) -> dict[int, str]:
+    """What items are called, by their index in `like`; items it lacks are left out."""
+    with refusing(source):
+        table = open_table(source, delimiter)
+        names = [_named(table, "item", item), _named(table, "title", title)]
+        ids, texts = table.take(cast(list[str], names))
+        item_ids, items = _encode(table, ids, cast(str, names[0]))
+    at = _match(item_ids, like.item_ids)[items].tolist()
+    pairs = zip(at, list(texts), strict=True)
+    found = {index: str(text) for index, text in pairs if index >= 0 and text is not None}
+    if not found:
+        raise InputError(
+            f"{table.name} names no item of the model: check that item= (--item) and "
+            "title= (--title) name the right columns"
+        )
+    return found
 
 
 def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:

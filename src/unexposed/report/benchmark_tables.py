@@ -1,0 +1,75 @@
+"""The tables of the engines' benchmarks, from the JSON that each of them writes."""
+
+from typing import Any
+
+from unexposed.report.tables import NONE, Cell, Table, number, signed, spread
+
+
+def card(document: dict[str, Any]) -> Table:
+    """What the CUDA engine reached, against its bars."""
+    rows = []
+    for row in document["figures"]:
+        took = sorted(row["seconds"])
+        rows.append(
+            [
+                Cell(row["name"]),
+                Cell(f"{row['batch_size']:,}"),
+                Cell(f"{row['median']:.4f}", aside=f"{took[0]:.4f} … {took[-1]:.4f}"),
+                Cell(f"{row['samples_a_second'] / 1e6:,.0f}"),
+                Cell(row["bar"] or NONE),
+            ]
+        )
+    heads = ["", "batch", "seconds an epoch (least … most)", "million samples a second", "bar"]
+    note = f"{document['card']}, torch {document['torch']}; seconds are medians of the repeats."
+    return Table("card", "The CUDA engine", heads, rows, [note])
+
+
+def cpu(document: dict[str, Any]) -> Table:
+    """What the CPU engine reached, against its bars."""
+    rows = [
+        [
+            Cell(row["what"]),
+            Cell(row["bar"] or NONE),
+            *(Cell(f"{row[key]:.2f}") for key in ("median", "least", "greatest")),
+        ]
+        for row in document["table"]
+    ]
+    clicks, load = document["clicks"], document["load_average"][0]
+    note = f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024; load average {load:.1f}."
+    return Table("cpu", "The CPU engine", ["", "bar", "median", "least", "greatest"], rows, [note])
+
+
+def share(document: dict[str, Any]) -> Table:
+    """Milliseconds of an epoch by part, and the share outside the kernel."""
+    parts = list(document["methods"]["mf"]["seconds"])
+    rows = []
+    for method, row in document["methods"].items():
+        outside = row["share_outside"]
+        rows.append(
+            [
+                Cell(method, code=True),
+                *(Cell(f"{1000 * row['seconds'][part]['median']:.1f}") for part in parts),
+                Cell(
+                    f"{outside['median']:.0%}",
+                    aside=f"{outside['least']:.0%} … {outside['greatest']:.0%}",
+                ),
+            ]
+        )
+    heads = ["", *(f"{part}, ms" for part in parts), "share outside the kernel"]
+    return Table("share", "Where an epoch goes", heads, rows)
+
+
+def adam(document: list[dict[str, Any]]) -> Table:
+    """DCG@3 under both optimisers, and the paired test over users."""
+    rows = [
+        [
+            Cell(f"{row['dataset']}, {row['method']}"),
+            Cell(spread(*row["rows"])),
+            Cell(spread(*row["dense"])),
+            Cell(signed(row["difference"])),
+            Cell(number(row["p"])),
+        ]
+        for row in document
+    ]
+    heads = ["", "touched rows", "dense", "difference", "p"]
+    return Table("adam", "Adam on touched rows, and dense", heads, rows)

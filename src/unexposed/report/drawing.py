@@ -1,0 +1,120 @@
+"""Panels drawn by matplotlib, fit to stand inside a page: small, in its colours, ids their own."""
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from unexposed.errors import InputError
+from unexposed.report.look import GRID, INK, Look
+
+WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
+    "text.parse_math": False,  # and a dollar sign a dollar sign
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.labelsize": 10,
+    "axes.titlesize": 11,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing: what a screen reader says of it, and the SVG."""
+
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side under one caption and one legend."""
+
+    name: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    legend: list[Look] = field(default_factory=list)
+    columns: int = 3  # side by side at most, where there is room
+
+
+def need(*packages: str) -> None:
+    """Say which command installs what is missing."""
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError:
+            raise InputError(
+                f"a report needs {package}, which is not installed: pip install 'unexposed[report]'"
+            ) from None
+
+
+def draw(
+    name: str,
+    title: str,
+    paint: Callable[..., object],
+    *data: Any,
+    width: float = WIDTH,
+    height: float = HEIGHT,
+) -> Panel:
+    """A panel of one set of axes, which the function given paints from the data given."""
+    need("matplotlib")
+    name = re.sub(r"[^\w-]", "-", name)
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    # the same results give the same bytes: ids are salted with the name, and no date is written
+    style: Any = {**_STYLE, "svg.hashsalt": name}
+    with matplotlib.rc_context(style):
+        canvas = Canvas(figsize=(width, height), layout="constrained")
+        axes = canvas.subplots()
+        axes.set_title(title, loc="left")
+        paint(axes, *data)
+        out = io.StringIO()
+        canvas.savefig(out, format="svg", metadata={"Date": None})
+    return Panel(title, inline(out.getvalue(), name=name))
+
+
+def inline(svg: str, *, name: str) -> str:
+    """An SVG file as a part of a page: no prolog, no links, ids of its own, the page's colours."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', svg)
+    svg = svg.replace("url(#", f"url(#{name}-")
+    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--line)")
+    svg = re.sub(r"\n\s*\n", "\n", svg)
+    return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+
+
+def line_style(look: Look) -> dict[str, Any]:
+    """How the line and the markers of a method are drawn."""
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "linestyle": (0, look.dashes) if look.dashes else "-",
+    }

@@ -1,0 +1,126 @@
+"""A folder of experiments and its results, as one document of plain data."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unexposed import experiment, results, running
+from unexposed.comparison import from_lines
+from unexposed.datasets import DATASETS
+from unexposed.errors import InputError
+from unexposed.report import summary
+from unexposed.results import Line
+
+METRIC = "dcg@3"  # which figures show and the first of the short tables
+
+
+def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+    """Everything the report shows: the experiments, what they gave, what is still missing."""
+    paths = [path for path in sorted(folder.glob("*.toml")) if experiment.is_experiment(path)]
+    if not paths:
+        raise InputError(f"{folder} holds no experiment: a TOML file with a kind, as in kind = …")
+    found = []
+    for path in paths:
+        say(f"reading the results of {path.name}")
+        found.append(_experiment(path))
+    paper = folder / "paper.toml"
+    return {
+        "folder": folder.resolve().name,
+        "paper": _toml(paper) if paper.is_file() else {},
+        "experiments": found,
+        "environment": _environment(folder, found),
+    }
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise InputError(f"{path} is no TOML: {error}") from error
+
+
+def _experiment(path: Path) -> dict[str, Any]:
+    """One experiment: what it asks for, what is there of it, and the command for the rest."""
+    about: dict[str, Any] = {
+        "name": path.stem,
+        "title": path.stem,
+        "kind": _toml(path)["kind"],
+        "command": f"unexposed run {path.resolve().parent.name}/{path.name}",
+        "problem": None,
+        "missing": [],
+    }
+    try:
+        asked = experiment.read(path)
+    except InputError as error:  # as where a tuning study is not made yet
+        return about | {"problem": str(error).replace(f"{path.parent}/", "")}
+    stored = results.read_lines(path.parent / "results" / f"{path.stem}.jsonl")
+    latest = {running.pair_of(line): line for line in stored if running.is_current(asked, line)}
+    lines = [line for pair, line in latest.items() if pair[1] < asked.seeds]
+    missing = {
+        arm: [seed for seed in range(asked.seeds) if (arm, seed) not in latest]
+        for arm in asked.arms
+    }
+    about |= {
+        "title": asked.title,
+        "data": asked.data,
+        "where": data_title(asked.data),
+        "protocol": asked.protocol.name,
+        "seeds": asked.seeds,
+        "stale": sum(not running.is_current(asked, line) for line in stored),
+        "missing": [{"arm": arm, "seeds": seeds} for arm, seeds in missing.items() if seeds],
+        "origins": summary.origins(lines),
+        "found": {},
+    }
+    return about | {"found": _FOUND[asked.kind](asked, lines) if lines else {}}
+
+
+def data_title(data: dict[str, Any]) -> str:
+    """The data of an experiment as people call it."""
+    if "dataset" in data:
+        return DATASETS[data["dataset"]].title
+    if "semi_synthetic" in data:
+        return f"{DATASETS[data['semi_synthetic']].title}, power {data['power']:g}"
+    world = data["simulate"]
+    return f"simulated world, {world['users']:,} × {world['items']:,}"
+
+
+def _compared(asked: experiment.Experiment, lines: list[Line]) -> dict[str, Any]:
+    first = from_lines(asked, lines)
+    if not first.results:
+        return {}
+    complete = {result.label for result in first.results}
+    others = [from_lines(asked, lines, by=by) for by in asked.also]
+    main = METRIC if METRIC in asked.protocol.metrics else next(iter(asked.protocol.metrics))
+    return {
+        "metric": main,
+        "comparison": summary.comparison(first, tested=True),
+        "also": [summary.comparison(other, tested=False) for other in others],
+        "ablation": summary.ablation(first, main),
+        "strata": summary.strata([line for line in lines if line["arm"] in complete]),
+    }
+
+
+_FOUND: dict[str, Callable[[experiment.Experiment, list[Line]], dict[str, Any]]] = {
+    "compare": _compared,
+    "exposure_trend": lambda _, lines: {"trend": summary.trend(lines)},
+    "gradient_variance": lambda _, lines: {"variance": summary.variance(lines)},
+    "timing": lambda _, lines: {"timing": summary.timing(lines)},
+}
+
+
+def _environment(folder: Path, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The machines and versions that results come from, and which experiments ran there."""
+    places: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for about in found:
+        for line in results.read_lines(folder / "results" / f"{about['name']}.jsonl"):
+            versions = line.get("versions") or {}
+            key = (str(line.get("machine")), tuple(sorted(versions.items())))
+            place = places.setdefault(
+                key, {"machine": key[0], "versions": versions, "experiments": []}
+            )
+            if about["name"] not in place["experiments"]:
+                place["experiments"].append(about["name"])
+    return list(places.values())

@@ -1,0 +1,230 @@
+"""A saved model as plain data: its log, its training, what it holds of exposure, whom it serves."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from unexposed import catalogue, settings
+from unexposed.data import Clicks, Judgements
+from unexposed.evaluation import describe, protocol
+from unexposed.recommender import Model
+from unexposed.report import sampled
+from unexposed.report.closeups import closeups
+from unexposed.report.names import Names
+from unexposed.report.sampled import Sample
+
+STRATA = ("head", "middle", "tail")
+ACTIVITY = ("few clicks", "some clicks", "many clicks")
+POINTS = 200  # of a curve
+BINS = 8  # of popularity
+LIFTED = 10
+PROTOCOL = "ubo-ijcai22"
+
+
+def document(
+    model: Model, names: Names, judged: Judgements | None = None, *, seed: int = 0
+) -> dict[str, Any]:
+    """Everything that the page of a model shows."""
+    sample = sampled.draw(model, seed=seed)
+    return {
+        "method": model.method.name,
+        "settings": settings.values(model.method),
+        "facts": _facts(model),
+        "log": log(model.clicks),
+        "relations": relations(model, sample),
+        "lists": lists(model.clicks, sample),
+        "lifted": lifted(model.clicks, sample, names),
+        "judged": None if judged is None else describe(model, judged, protocol(PROTOCOL)),
+        "users": closeups(model, sample, names),
+    }
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    wanted = (
+        "seed",
+        "epochs_run",
+        "best_epoch",
+        "ended",
+        "losses",
+        "held_out",
+        "seconds",
+        "engine",
+    )
+    return {name: model.facts[name] for name in wanted if name in model.facts}
+
+
+def log(clicks: Clicks) -> dict[str, Any]:
+    """How large the log is, and how unevenly its clicks fall on items and users."""
+    items = np.sort(clicks.item_counts)[::-1]
+    users = np.sort(clicks.user_counts)[::-1]
+    stratum = catalogue.strata(clicks.item_counts)
+    return {
+        "users": clicks.n_users,
+        "items": clicks.n_items,
+        "clicks": len(clicks),
+        "share_clicked": len(clicks) / (clicks.n_users * clicks.n_items),
+        "clicks_a_user": _spread(users),
+        "clicks_an_item": _spread(items),
+        "items_without_clicks": int((items == 0).sum()),
+        "share_of_top_tenth": float(items[: max(1, len(items) // 10)].sum() / max(items.sum(), 1)),
+        "strata": {name: int((stratum == at).sum()) for at, name in enumerate(STRATA)},
+        "item_curve": _curve(items),
+        "user_curve": _curve(users),
+    }
+
+
+def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
+    low, middle, high = np.quantile(counts, [0.1, 0.5, 0.9])
+    return {
+        "tenth": float(low),
+        "median": float(middle),
+        "ninth": float(high),
+        "most": int(counts[0]),
+    }
+
+
+def _curve(counts: NDArray[np.int64]) -> dict[str, list[int]]:
+    """Rank and clicks, at ranks evenly spaced on a logarithmic axis."""
+    ranks = np.unique(np.geomspace(1, len(counts), POINTS).round().astype(int))
+    return {"rank": ranks.tolist(), "clicks": counts[ranks - 1].tolist()}
+
+
+def relations(model: Model, sample: Sample) -> dict[str, Any]:
+    """How relevance, exposure and popularity go together over the sampled pairs without a click."""
+    counts = model.clicks.item_counts[sample.pair_items]
+    held = {
+        "relevance": sample.relevance if sample.relevance is not None else sample.score,
+        "exposure": sample.exposure,
+        "popularity": counts.astype(np.float64),
+    }
+    known = {name: values for name, values in held.items() if values is not None}
+    pairs = [("relevance", "popularity"), ("exposure", "popularity"), ("relevance", "exposure")]
+    stratum = catalogue.strata(model.clicks.item_counts)[sample.pair_items]
+    return {
+        "pairs": len(sample.pair_items),
+        "relevance_is_a_chance": sample.relevance is not None,
+        "rank_correlation": {
+            f"{a} and {b}": rank_correlation(known[a], known[b])
+            for a, b in pairs
+            if a in known and b in known
+        },
+        "by_popularity": _by_popularity(model, sample),
+        "never_shown": None if sample.unexposed is None else float(sample.unexposed.mean()),
+        "never_shown_by_stratum": {
+            name: _mean(sample.unexposed[stratum == at])
+            for at, name in enumerate(STRATA)
+            if sample.unexposed is not None
+        },
+        "never_shown_histogram": _histogram(sample.unexposed),
+    }
+
+
+def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """Spearman's; None where one of them does not vary."""
+    x, y = rankdata(a), rankdata(b)
+    x, y = x - x.mean(), y - y.mean()
+    spread = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    return float((x * y).sum() / spread) if spread else None
+
+
+def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
+    """Mean exposure and relevance by the clicks of the item, for each third of activity."""
+    clicks = model.clicks
+    activity = _thirds(clicks.user_counts[sample.pair_users])
+    counts = clicks.item_counts[sample.pair_items]
+    edges = np.unique(np.geomspace(1, max(counts.max(initial=1), 2), BINS + 1).round())
+    which = np.searchsorted(edges, counts, side="right")  # 0: never clicked
+    out = []
+    for third, name in enumerate(ACTIVITY):
+        rows = []
+        for number in np.unique(which).tolist():
+            here = (which == number) & (activity == third)
+            if not here.any():
+                continue
+            row: dict[str, Any] = {"clicks": float(counts[here].mean()), "pairs": int(here.sum())}
+            for what in ("exposure", "relevance"):
+                values = getattr(sample, what)
+                row[what] = None if values is None else float(values[here].mean())
+            rows.append(row)
+        if rows:
+            out.append({"users": name, "rows": rows})
+    return out
+
+
+def _thirds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1 or 2 by the third of the pairs that a count falls in."""
+    return np.searchsorted(np.quantile(counts, [1 / 3, 2 / 3]), counts, side="left")
+
+
+def _histogram(chances: NDArray[np.float64] | None) -> dict[str, list[float]] | None:
+    if chances is None:
+        return None
+    shares, edges = np.histogram(chances, bins=20, range=(0, 1))
+    return {"edges": edges.tolist(), "share": (shares / max(len(chances), 1)).tolist()}
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def lists(clicks: Clicks, sample: Sample) -> dict[str, Any]:
+    """What the sampled users are recommended, beside the popular list and the log."""
+    stratum = catalogue.strata(clicks.item_counts)
+    k = sample.lists.shape[1]
+
+    def about(items: NDArray[np.int32]) -> dict[str, Any]:
+        shown = items[items >= 0]
+        return {
+            "coverage": catalogue.coverage(items, clicks.n_items),
+            "gini": catalogue.gini(items, clicks.n_items),
+            "mean_clicks": float(clicks.item_counts[shown].mean()) if len(shown) else None,
+            "strata": {n: _mean((stratum[shown] == at) * 1.0) for at, n in enumerate(STRATA)},
+        }
+
+    return {
+        "k": k,
+        "users": len(sample.users),
+        "model": about(sample.lists),
+        "popular": about(sample.popular),
+        "shared": _mean(_overlap(sample)),
+        "log_strata": {
+            n: _mean((stratum[clicks.items] == at) * 1.0) for at, n in enumerate(STRATA)
+        },
+    }
+
+
+def _overlap(sample: Sample) -> NDArray[np.float64]:
+    """The share of each user's list that is on its popular list, too."""
+    both = [
+        len(set(a[a >= 0].tolist()) & set(b[b >= 0].tolist())) / max((a >= 0).sum(), 1)
+        for a, b in zip(sample.lists, sample.popular, strict=True)
+    ]
+    return np.array(both, dtype=np.float64)
+
+
+def lifted(clicks: Clicks, sample: Sample, names: Names) -> dict[str, list[dict[str, Any]]]:
+    """The items that are in many more, or far fewer, lists than the popular list would have it."""
+    ours, popular = (
+        np.bincount(items[items >= 0], minlength=clicks.n_items) / len(sample.users)
+        for items in (sample.lists, sample.popular)
+    )
+    gain = ours - popular
+    order = np.argsort(-gain, kind="stable")
+    # the place of an item among all by clicks, 1 for the most clicked
+    place = np.empty(clicks.n_items, dtype=np.int64)
+    place[np.argsort(-clicks.item_counts, kind="stable")] = np.arange(1, clicks.n_items + 1)
+
+    def row(item: int) -> dict[str, Any]:
+        return {
+            "item": names.item(item),
+            "clicks": int(clicks.item_counts[item]),
+            "place": int(place[item]),
+            "recommended": float(ours[item]),
+            "popular": float(popular[item]),
+        }
+
+    up = [row(i) for i in order[:LIFTED].tolist() if gain[i] > 0]
+    down = [row(i) for i in order[::-1][:LIFTED].tolist() if gain[i] < 0]
+    return {"up": up, "down": down}

@@ -1,0 +1,199 @@
+"""The tables and sentences of a model's page, from the plain data of its portrait."""
+
+from typing import Any
+
+from unexposed.report.tables import NONE, Cell, Table, number, seconds
+
+
+def lead(data: dict[str, Any]) -> list[str]:
+    """What a person who knows the catalogue learns in a minute."""
+    sentences = [_about_log(data["log"]), _about_training(data)]
+    relations = data["relations"]
+    if relations["never_shown"] is not None:
+        sentences.append(
+            f"Of the pairs without a click, it holds that {relations['never_shown']:.0%} were "
+            f"never shown, so that their missing click says nothing{_by_stratum(relations)}."
+        )
+    sentences.append(_about_lists(data["lists"]))
+    sentences += _about_lifted(data["lifted"])
+    if data["judged"]:
+        sentences.append(_about_judged(data["judged"]))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _about_log(log: dict[str, Any]) -> str:
+    return (
+        f"The log holds {log['clicks']:,} clicks of {log['users']:,} users on {log['items']:,} "
+        f"items; the tenth of the items with most clicks got {log['share_of_top_tenth']:.0%} of "
+        "them."
+    )
+
+
+def _about_training(data: dict[str, Any]) -> str:
+    facts = data["facts"]
+    if "best_epoch" not in facts:
+        return f"The method is {data['method']}, which has nothing to train by epochs."
+    return (
+        f"{data['method']} was trained for {facts['epochs_run']} epochs in "
+        f"{seconds(facts['seconds'])} ({facts['ended']}); epoch {facts['best_epoch']} was kept."
+    )
+
+
+def _by_stratum(relations: dict[str, Any]) -> str:
+    shares = relations["never_shown_by_stratum"]
+    if shares.get("head") is None or shares.get("tail") is None:
+        return ""
+    return f" ({shares['head']:.0%} for head items, {shares['tail']:.0%} for tail items)"
+
+
+def _about_lists(lists: dict[str, Any]) -> str:
+    model, popular = lists["model"], lists["popular"]
+    return (
+        f"Its lists of {lists['k']} for {lists['users']:,} sampled users hold "
+        f"{model['coverage']:.0%} of the catalogue, the popular list {popular['coverage']:.0%}; "
+        f"{lists['shared']:.0%} of a list is on the popular one, too."
+    )
+
+
+def _about_lifted(lifted: dict[str, list[dict[str, Any]]]) -> list[str]:
+    out = []
+    for way, word in (("up", "lifts most"), ("down", "lowers most")):
+        if lifted[way]:
+            names = ", ".join(f"“{row['item']}”" for row in lifted[way][:3])
+            out.append(f"Against the popular list it {word}: {names}.")
+    return out
+
+
+def _about_judged(judged: dict[str, Any]) -> str:
+    means = {name: part["metrics"]["dcg@3"] for name, part in judged["by_popularity"].items()}
+    parts = ", ".join(f"{number(mean)} on {name} items" for name, mean in means.items())
+    overall = judged["metrics"]["dcg@3"]["mean"]
+    return (
+        f"On judged items its DCG@3 is {number(overall)} over {judged['users']:,} users: {parts}."
+    )
+
+
+def spreads(log: dict[str, Any]) -> Table:
+    """How many clicks users and items have."""
+    rows = [
+        [
+            Cell(what),
+            *(Cell(f"{log[key][at]:,.0f}") for at in ("tenth", "median", "ninth", "most")),
+        ]
+        for what, key in (("a user", "clicks_a_user"), ("an item", "clicks_an_item"))
+    ]
+    heads = ["clicks of", "lowest tenth below", "median", "highest tenth above", "most"]
+    strata = ", ".join(f"{name} {count:,}" for name, count in log["strata"].items())
+    notes = [f"Items by popularity: {strata}; without clicks {log['items_without_clicks']:,}."]
+    return Table("spreads", "Clicks of users and items", heads, rows, notes)
+
+
+def correlations(relations: dict[str, Any]) -> Table:
+    """Which of relevance, exposure and popularity go together."""
+    rows = [
+        [Cell(pair), Cell(number(value, 2))]
+        for pair, value in relations["rank_correlation"].items()
+    ]
+    note = "Spearman's rank correlation over the sampled pairs; a dash where one does not vary."
+    return Table("correlations", "What goes together", ["", "correlation"], rows, [note])
+
+
+def lists(data: dict[str, Any]) -> Table:
+    """The model's lists beside the popular list."""
+    rows = []
+    for title, key in (("this model", "model"), ("the popular list", "popular")):
+        about = data[key]
+        clicks = NONE if about["mean_clicks"] is None else f"{about['mean_clicks']:,.0f}"
+        rows.append(
+            [
+                Cell(title),
+                Cell(f"{about['coverage']:.1%}"),
+                Cell(number(about["gini"])),
+                Cell(clicks),
+            ]
+        )
+    heads = ["", "share of the catalogue", "Gini", "mean clicks of an item"]
+    title = f"Lists of {data['k']} for {data['users']:,} sampled users"
+    return Table("lists", title, heads, rows)
+
+
+def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
+    """Items and how often they are recommended, beside the popular list."""
+    heads = ["item", "clicks", "place by clicks", "in lists", "in popular lists"]
+    cells = [
+        [
+            Cell(row["item"]),
+            Cell(f"{row['clicks']:,}"),
+            Cell(f"{row['place']:,}"),
+            Cell(f"{row['recommended']:.0%}"),
+            Cell(f"{row['popular']:.0%}"),
+        ]
+        for row in rows
+    ]
+    return Table(name, title, heads, cells)
+
+
+def judged(data: dict[str, Any]) -> Table:
+    """Every metric with its interval, and by the popularity of the relevant items."""
+    parts = data["by_popularity"]
+    heads = ["", "all", "95 % interval"]
+    heads += [f"{name} ({part['items']:,} items)" for name, part in parts.items()]
+    rows = []
+    for metric, value in data["metrics"].items():
+        low, high = value["ci95"]
+        rows.append(
+            [
+                Cell(metric),
+                Cell(number(value["mean"])),
+                Cell(f"{number(low)} … {number(high)}"),
+                *(Cell(number(part["metrics"][metric])) for part in parts.values()),
+            ]
+        )
+    note = f"Protocol `{data['protocol']}`, {data['users']:,} users; intervals over users."
+    return Table("judged", "On judged items", heads, rows, [note])
+
+
+def clicked(user: dict[str, Any], at: int) -> Table:
+    rows = [[Cell(row["item"]), Cell(f"{row['clicks']:,}")] for row in user["clicked"]]
+    left = user["clicks"] - len(rows)
+    notes = [f"The rarest of {user['clicks']:,}."] if left > 0 else []
+    return Table(f"clicked-{at}", "Clicked", ["item", "its clicks"], rows, notes)
+
+
+def recommended(user: dict[str, Any], at: int) -> Table:
+    """The user's list: relevance and exposure side by side, and the nearest clicked item."""
+    first = user["recommended"][0] if user["recommended"] else {}
+    columns = ["relevance"] if first.get("relevance") is not None else ["score"]
+    columns += ["exposure"] * (first.get("exposure") is not None)
+    has_like = first.get("like") is not None
+    rows = []
+    for row in user["recommended"]:
+        mark = " *" if row["popular"] else ""
+        rows.append(
+            [
+                Cell(row["item"] + mark, aside=f"like {row['like']}" if has_like else ""),
+                *(Cell(number(row[column])) for column in columns),
+                Cell(f"{row['clicks']:,}"),
+            ]
+        )
+    notes = (
+        ["* also on the user's popular list."]
+        if any(r["popular"] for r in user["recommended"])
+        else []
+    )
+    heads = ["item", *columns, "its clicks"]
+    return Table(f"recommended-{at}", "Recommended", heads, rows, notes)
+
+
+def settings(data: dict[str, Any]) -> Table:
+    facts = {
+        name: value for name, value in data["facts"].items() if name not in ("losses", "held_out")
+    }
+    rows = [
+        [Cell(name), Cell(_plain(value))] for name, value in {**data["settings"], **facts}.items()
+    ]
+    return Table("settings", "Settings and facts", ["", "value"], rows, words=2)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,143 @@
+"""A table once, and the three ways it is written: Markdown, LaTeX, and HTML in a template."""
+
+import math
+from dataclasses import dataclass, field
+
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell: text as people read it, never markup."""
+
+    text: str
+    bold: bool = False
+    code: bool = False
+    aside: str = ""  # smaller, after the text: what it is to be held against
+
+
+@dataclass(frozen=True)
+class Table:
+    """Heads, rows of cells, and the sentences beneath."""
+
+    name: str  # short and without spaces: the label in LaTeX, the anchor in HTML
+    title: str
+    heads: list[str]
+    rows: list[list[Cell]]
+    notes: list[str] = field(default_factory=list)
+    words: int = 1  # how many columns from the left hold words and not numbers
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Fixed decimals, without the zero before the point; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    text = f"{abs(value):.{digits}f}"
+    sign = "−" if value < 0 and float(text) != 0 else ""
+    return sign + (text[1:] if text.startswith("0.") else text)
+
+
+def signed(value: float) -> str:
+    """As `number`, with a plus before what is above zero."""
+    return ("+" if value > 0 else "") + number(value)
+
+
+def spread(mean: float | None, sd: float | None) -> str:
+    """Mean ± standard deviation."""
+    return NONE if mean is None else f"{number(mean)} ± {number(sd)}"
+
+
+def p_value(p: float) -> str:
+    """As it is reported: never 0, for chance alone may always do it."""
+    return "< .001" if p < 0.001 else number(p)
+
+
+def seconds(value: float | None) -> str:
+    """A length of time in the unit that people would say."""
+    if value is None:
+        return NONE
+    for unit, size in (("h", 3600), ("min", 60)):
+        if value >= 2 * size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.1f} s" if value >= 1 else f"{1000 * value:.3g} ms"
+
+
+def markdown(table: Table) -> str:
+    """The table and the sentences beneath; the title is the page's to write."""
+    lines = [_row([_markdown_text(h) for h in table.heads])]
+    lines.append("|" + "".join("---|" for _ in table.heads))
+    lines += [_row([_markdown_cell(cell) for cell in row]) for row in table.rows]
+    for note in table.notes:
+        lines += ["", note]
+    return "\n".join(lines)
+
+
+def _row(cells: list[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _markdown_text(cell.text)
+    if cell.code:
+        text = f"`` {text} ``" if "`" in text else f"`{text}`"
+    text = f"**{text}**" if cell.bold else text
+    return f"{text} ({_markdown_text(cell.aside)})" if cell.aside else text
+
+
+def _markdown_text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def latex(table: Table) -> str:
+    """A floating table; it needs \\usepackage{booktabs}."""
+    n_numbers = len(table.heads) - table.words
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{latex_text(table.title)}}}",
+        rf"\label{{tab:{table.name}}}",
+        rf"\begin{{tabular}}{{{'l' * table.words}{'r' * n_numbers}}}",
+        r"\toprule",
+        " & ".join(latex_text(head) for head in table.heads) + r" \\",
+        r"\midrule",
+        *(" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\footnotesize {latex_text(note.replace('`', ''))}" for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex_text(cell.text)
+    if cell.code:
+        text = rf"\texttt{{{text}}}"
+    text = rf"\textbf{{{text}}}" if cell.bold else text
+    return f"{text} ({latex_text(cell.aside)})" if cell.aside else text
+
+
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "†": r"$^\dagger$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "<": "$<$",
+    ">": "$>$",
+    "…": r"\ldots{}",
+    "–": "--",
+    "θ": r"$\theta$",
+    "ω": r"$\omega$",
+    "α": r"$\alpha$",
+    "γ": r"$\gamma$",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX prints as it stands."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -1,0 +1,39 @@
+"""What a browser makes of a page."""
+
+import re
+import subprocess
+from pathlib import Path
+
+
+def page_width(page: Path, folder: Path, width: int) -> int:
+    """How wide chromium lays the page out in a frame of this width: more, and it scrolls sideways.
+
+    A frame, because a headless window is never as narrow as a phone.
+    """
+    probe = folder / "probe.html"
+    probe.write_text(
+        f'<iframe id="f" src="{page.as_uri()}" width="{width}" height="900" style="border:0" '
+        "onload=\"document.title = f.contentDocument.documentElement.scrollWidth + ' wide, ' + "
+        "f.contentDocument.querySelectorAll('svg').length + ' drawings'\"></iframe>",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--allow-file-access-from-files",
+            f"--user-data-dir={folder / 'profile'}",
+            "--dump-dom",
+            probe.as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = re.search(r"<title>(\d+) wide, (\d+) drawings", done.stdout)
+    assert found, done.stdout[:500]
+    assert int(found[2]) > 0
+    return int(found[1])

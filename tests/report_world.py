@@ -1,0 +1,142 @@
+"""A folder of experiments with invented results, as `unexposed run` would write them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unexposed import experiment, results
+
+LEVEL = {"random": 0.3, "mf": 0.7, "relmf": 0.75, "ubo": 0.9}
+STRATEGIES = ("bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
+USERS = 40
+
+
+def write(folder: Path, name: str, text: str, *, run: bool = True) -> None:
+    """An experiment and, if it was run, its results."""
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    if run:
+        asked = experiment.read(folder / f"{name}.toml")
+        found = [line(asked, arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
+        results.write_lines(folder / "results" / f"{name}.jsonl", found)
+
+
+def line(asked: experiment.Experiment, arm: str, seed: int, **changed: Any) -> dict[str, Any]:
+    """The line of one run."""
+    return {
+        "experiment": asked.name,
+        **asked.identity(asked.arms[arm]),
+        "study": None,
+        "seed": seed,
+        **BODIES[asked.kind](asked, arm, seed),
+        "seconds": 2.5,
+        "engine": "cpu",
+        "versions": {"unexposed": "0.1.0", "torch": "2.11"},
+        "machine": "Some Processor",
+        "commit": "0123456789abcdef",
+        "finished": "2026-01-01T00:00:00+00:00",
+        **changed,
+    }
+
+
+def compared(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+    """Each user's value is a level of the method, a trait of the user and a bit of the seed."""
+    method = asked.arms[arm].method
+    level = LEVEL[method.name] - 0.1 * (getattr(method, "strategy", "bilevel") == "joint")
+    trait = np.linspace(-0.1, 0.1, USERS)
+    rng = np.random.default_rng([seed, len(arm)])
+    protocols = {}
+    for by in (asked.protocol, *asked.also):
+        values = {m: level + trait + rng.normal(0, 0.01, USERS) for m in by.metrics}
+        packed = {m: results.pack(v) for m, v in values.items()}
+        protocols[by.name] = {"users": USERS, "who": "0123456789ab", "values": packed}
+    part = {"items": 5, "users": 9, "metrics": dict.fromkeys(asked.protocol.metrics, level)}
+    return {
+        "protocols": protocols,
+        "by_popularity": {"head": part, "middle": part, "tail": part},
+        "recommended": {"k": 10, "coverage": 0.4, "gini": 0.5, "mean_popularity": 12.0},
+        "facts": {"best_epoch": 3},
+    }
+
+
+def trend(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+    start = 0.5 + 0.1 * seed
+    return {"iterations": [start, start + 0.2], "epochs": [start] * (3 + seed)}
+
+
+def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+    rows = []
+    for exposure in (0.01, 0.1, 0.5):
+        formula = 1 / exposure if arm == "inverse_propensity" else exposure
+        on_p = {"empirical": 1.1 * formula, "standard_error": 0.1 * formula, "formula": formula}
+        rows.append({"exposure": exposure, "clicks": 7, "on_p": on_p})
+    return {"rows": rows, "on_omega": {"empirical": 2.0, "formula": 2.1}}
+
+
+def timing(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+    return {"epoch_seconds": [{"relmf": 0.1, "ubo": 0.25}[arm] + 0.01 * seed]}
+
+
+BODIES = {
+    "compare": compared,
+    "exposure_trend": trend,
+    "gradient_variance": variance,
+    "timing": timing,
+}
+
+COAT = """
+kind = "compare"
+title = "Table 2: Coat"
+also = ["judged"]
+seeds = 3
+[data]
+dataset = "coat"
+[methods.random]
+[methods.mf]
+[methods.ubo]
+[methods.ubo-frozen]
+method = "ubo"
+settings = { strategy = "frozen" }
+"""
+ABLATION = 'kind = "compare"\nseeds = 3\n[data]\ndataset = "coat"\n' + "\n".join(
+    f'[methods.{s}]\nmethod = "ubo"\nsettings = {{ strategy = "{s}" }}' for s in STRATEGIES
+)
+WORLD = '[data]\nsemi_synthetic = "amazon_cds"\npower = {power}\n'
+POWER = 'kind = "compare"\nseeds = 2\n' + WORLD + "[methods.mf]\n[methods.ubo]\n"
+TREND = (
+    'kind = "exposure_trend"\nseeds = 2\n'
+    + WORLD
+    + '[methods.ubo]\n[methods.joint]\nmethod = "ubo"\nsettings = { strategy = "joint" }\n'
+)
+VARIANCE = (
+    'kind = "gradient_variance"\nseeds = 2\n'
+    + WORLD
+    + "[arms.inverse_propensity]\n[arms.low_variance]\n"
+)
+TIMING = (
+    'kind = "timing"\nseeds = 3\n[data]\ndataset = "yahoo_r3"\n[methods.relmf]\n[methods.ubo]\n'
+)
+
+PAPER = """
+[coat."dcg@3"]
+ubo = [0.931, 0.004]
+[timing]
+machine = "GTX 1650"
+seconds = { relmf = 1.35, ubo = 6.54 }
+[caveats]
+amazon_cds = "Not the paper's data."
+"""
+
+
+def write_all(folder: Path) -> Path:
+    """One experiment of every kind, all of them run."""
+    write(folder, "coat", COAT)
+    write(folder, "ablation_coat", ABLATION)
+    for power in (0.5, 2):
+        write(folder, f"world_{power}", POWER.replace("{power}", str(power)))
+    write(folder, "trend", TREND.replace("{power}", "0.5"))
+    write(folder, "variance", VARIANCE.replace("{power}", "0.5"))
+    write(folder, "timing", TIMING)
+    (folder / "paper.toml").write_text(PAPER, encoding="utf-8")
+    return folder
