@@ -62,7 +62,11 @@ def compared(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any
 
 def trend(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
     start = 0.5 + 0.1 * seed
-    return {"iterations": [start, start + 0.2], "epochs": [start] * (3 + seed)}
+    return {
+        "iterations": [None, start, start + 0.2],  # the first before any step
+        "epochs": [start] * (3 + seed),
+        "facts": {"ceiling": 0.9},
+    }
 
 
 def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
@@ -71,7 +75,8 @@ def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any
         formula = 1 / exposure if arm == "inverse_propensity" else exposure
         on_p = {"empirical": 1.1 * formula, "standard_error": 0.1 * formula, "formula": formula}
         rows.append({"exposure": exposure, "clicks": 7, "on_p": on_p})
-    return {"rows": rows, "on_omega": {"empirical": 2.0, "formula": 2.1}}
+    total = {"inverse_propensity": 6.0, "low_variance": 2.0}[arm]
+    return {"rows": rows, "on_omega": {"empirical": total, "formula": total}, "signal": 1.0}
 
 
 def timing(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:

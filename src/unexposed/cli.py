@@ -353,6 +353,8 @@ def report(
 
     if out is None and not as_json:
         raise InputError("give --out to write a page, or --json to print what it would show")
+    if out is not None:
+        reports.need_packages()
     columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
     if reports.kind_of(path) == "experiments":
         if judged or titles or title or any(columns.values()) or threshold is not None:

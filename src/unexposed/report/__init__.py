@@ -28,6 +28,13 @@ def kind_of(path: Path) -> Literal["experiments", "model"]:
     )
 
 
+def need_packages() -> None:
+    """Say which command installs what a page needs, before the work begins."""
+    from unexposed.report.drawing import need
+
+    need("matplotlib", "jinja2")
+
+
 def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda to: to.write_text(text, encoding="utf-8"))
 

@@ -194,20 +194,43 @@ def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
     for panel in panels:
         for arm in panel["arms"]:
             early, late = arm["iterations"], arm["epochs"]
-            cells = [_moment(early, 9), _moment(early, 99), _best(late), _moment(late, -1)]
+            cells = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
             rows.append([Cell(panel["title"]), Cell(arm["arm"], code=True), *map(Cell, cells)])
     note = "PCC: mean ± sd over seeds of the mean over users."
     return Table(name, title, heads, rows, [note], words=2)
 
 
-def _moment(band: dict[str, list[float]], at: int) -> str:
-    if not band["mean"] or at >= len(band["mean"]):
+def _moment(band: dict[str, list[Any]], step: int) -> str:
+    if step not in band["at"]:
         return NONE
+    at = band["at"].index(step)
     return spread(band["mean"][at], band["sd"][at])
 
 
-def _best(band: dict[str, list[float]]) -> str:
-    return _moment(band, max(range(len(band["mean"])), key=band["mean"].__getitem__, default=0))
+def _best(band: dict[str, list[Any]]) -> str:
+    if not band["mean"]:
+        return NONE
+    return _moment(band, band["at"][band["mean"].index(max(band["mean"]))])
+
+
+def _last(band: dict[str, list[Any]]) -> str:
+    return _moment(band, band["at"][-1]) if band["at"] else NONE
+
+
+def observations(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """What the paper saw in the trends, and whether it holds here, by a rule."""
+    cells = [
+        [
+            Cell(row["world"]),
+            Cell(row["observation"]),
+            Cell("yes" if row["holds"] else "no", bold=not row["holds"]),
+            Cell(", ".join(f"{what} {number(value)}" for what, value in row["numbers"].items())),
+            Cell(row["rule"]),
+        ]
+        for row in rows
+    ]
+    heads = ["world", "the paper saw", "holds here", "numbers", "rule"]
+    return Table(name, title, heads, cells, words=len(heads))
 
 
 def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[str, Any]) -> Table:
@@ -240,19 +263,21 @@ def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[
     return Table(name, title, heads, rows, words=2)
 
 
-def variance(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:
+def variance(
+    name: str, title: str, arms: Sequence[dict[str, Any]], ratios: Sequence[dict[str, float]]
+) -> Table:
     """What was measured at the least and greatest exposure, over what the formula says."""
     rows = []
     for arm in arms:
         bins = sorted(arm["rows"], key=lambda row: row["exposure"])
-        ratios = [row["empirical"] / row["formula"] for row in bins if row["formula"] > 0]
+        over = [row["empirical"] / row["formula"] for row in bins if row["formula"] > 0]
         rows.append(
             [
                 Cell(arm["title"]),
                 Cell(f"{bins[0]['exposure']:.3g} … {bins[-1]['exposure']:.3g}"),
                 Cell(f"{bins[0]['empirical']:.3g}"),
                 Cell(f"{bins[-1]['empirical']:.3g}"),
-                Cell(f"{min(ratios):.2f} … {max(ratios):.2f}" if ratios else NONE),
+                Cell(f"{min(over):.2f} … {max(over):.2f}" if over else NONE),
             ]
         )
     heads = [
@@ -262,7 +287,18 @@ def variance(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:
         "at the greatest",
         "measured / formula",
     ]
-    return Table(name, title, heads, rows)
+    notes = [
+        f"The variance of the whole gradient on ω is {_range(ratios, 'empirical')} times as high "
+        f"under L1 as under L2 (measured; {_range(ratios, 'formula')} by the formulas), and "
+        f"{_range(ratios, 'formula_over_signal')} times per squared length of the mean gradient; "
+        "least … most over seeds."
+    ] * bool(ratios)
+    return Table(name, title, heads, rows, notes)
+
+
+def _range(rows: Sequence[dict[str, float]], key: str) -> str:
+    values = [row[key] for row in rows]
+    return f"{min(values):.3g} … {max(values):.3g}"
 
 
 def origins(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from unexposed import experiment, results, running
+from unexposed import experiment, exposure_trend, gradient_variance, results, running
 from unexposed.comparison import from_lines
 from unexposed.datasets import DATASETS
 from unexposed.errors import InputError
@@ -105,8 +105,15 @@ def _compared(asked: experiment.Experiment, lines: list[Line]) -> dict[str, Any]
 
 _FOUND: dict[str, Callable[[experiment.Experiment, list[Line]], dict[str, Any]]] = {
     "compare": _compared,
-    "exposure_trend": lambda _, lines: {"trend": summary.trend(lines)},
-    "gradient_variance": lambda _, lines: {"variance": summary.variance(lines)},
+    "exposure_trend": lambda _, lines: {
+        "trend": summary.trend(lines),
+        "ceiling": summary.ceiling(lines),
+        "observations": exposure_trend.observations(lines),
+    },
+    "gradient_variance": lambda _, lines: {
+        "variance": summary.variance(lines),
+        "ratios": gradient_variance.ratios(lines),
+    },
     "timing": lambda _, lines: {"timing": summary.timing(lines)},
 }
 

@@ -113,7 +113,7 @@ def trends(summaries: list[dict[str, Any]], *, over: str) -> Figure:
             f"trend-{over}-{s['experiment']}-{at}",
             s["title"],
             _trend_lines,
-            s["arms"],
+            s,
             over,
         )
         for at, s in enumerate(summaries)
@@ -121,7 +121,9 @@ def trends(summaries: list[dict[str, Any]], *, over: str) -> Figure:
     span = "each of the first 100 iterations" if over == "iterations" else "each epoch"
     caption = (
         "Pearson's correlation (PCC) of learned and true exposure over all items, averaged over "
-        f"users, after {span}. The line is the mean over seeds, the band its standard deviation."
+        f"users, after {span}. A line is the mean over seeds, its band the standard deviation. "
+        "The thin dotted line is the highest that an exposure can reach which is the same for "
+        "every user. An iteration is a batch, of ExpoMF a round of EM."
     )
     title = {"iterations": "at the start", "epochs": "over the training"}[over]
     return Figure(
@@ -134,8 +136,10 @@ def trends(summaries: list[dict[str, Any]], *, over: str) -> Figure:
     )
 
 
-def _trend_lines(axes: Any, arms: list[dict[str, Any]], over: str) -> None:
-    for arm in arms:
+def _trend_lines(axes: Any, summary: dict[str, Any], over: str) -> None:
+    if summary["ceiling"] is not None:
+        axes.axhline(summary["ceiling"], color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    for arm in summary["arms"]:
         x, mean, sd = (np.array(arm[over][part]) for part in ("at", "mean", "sd"))
         style = look(arm["arm"])
         every = max(1, len(x) // 6)

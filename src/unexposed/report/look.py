@@ -36,7 +36,9 @@ LOOKS = {
     "umf": Look("UMF", PINK, "P", ()),
     "ubo": Look("UBO", VERMILLION, "o", ()),
     "ubo-frozen": Look("UBO, frozen exposure", ORANGE, "D", (4, 2)),
+    "ubo-paper": Look("UBO, the paper's settings", VERMILLION, "p", (1, 2)),
     "ubo-joint": Look("JointOpt", INK, "s", (4, 2)),
+    "ubo-joint-paper": Look("JointOpt, the paper's settings", INK, "p", (1, 1)),
     "ubo-alternate": Look("AlterOpt", INK, "^", (1, 2)),
     "ubo-bilevel_on_batch": Look("BiOpt2", INK, "v", (5, 2, 1, 2)),
 }
@@ -51,8 +53,15 @@ def known_as(label: str, method: str | None, strategy: str | None) -> str:
 
 
 def look(arm: str) -> Look:
-    """The look of an arm; one that is not known here shows under its own name, in grey."""
-    return LOOKS.get(arm) or Look(arm, GREY, "X", (2, 1))
+    """The look of an arm; one that is not known here is a relative of the one it is named after.
+
+    So `ubo-512` has the colour of `ubo`, under its own name; where there is none it is grey.
+    """
+    if arm in LOOKS:
+        return LOOKS[arm]
+    relatives = [name for name in LOOKS if arm.startswith(f"{name}-")]
+    colour = LOOKS[max(relatives, key=len)].colour if relatives else GREY
+    return Look(arm, colour, "X", (2, 1))
 
 
 def place(arm: str) -> tuple[int, str]:

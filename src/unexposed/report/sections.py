@@ -135,14 +135,24 @@ def _trends(document: Document, drawn: bool) -> Section | None:
     if not chosen:
         return None
     panels = [
-        {"experiment": a["name"], "title": a["where"], "arms": a["found"]["trend"]} for a in chosen
+        {
+            "experiment": about["name"],
+            "title": about["where"],
+            "arms": about["found"]["trend"],
+            "ceiling": about["found"]["ceiling"],
+        }
+        for about in chosen
     ]
+    tables = [make.trend("pcc", "PCC of learned and true exposure", panels)]
+    seen = [row for about in chosen for row in about["found"]["observations"]]
+    if seen:
+        tables.append(make.observations("observations", "The paper's observations", seen))
     return Section(
         "exposure",
         "Does the exposure learn what is true?",
         _caveats(document, chosen),
         [figures.trends(panels, over=over) for over in ("iterations", "epochs")] if drawn else [],
-        [make.trend("pcc", "PCC of learned and true exposure", panels)],
+        tables,
         experiments=chosen,
     )
 
@@ -156,15 +166,23 @@ def _variances(document: Document, drawn: bool) -> Section | None:
     if not chosen:
         return None
     panels = [
-        {"experiment": a["name"], "title": a["where"], "arms": a["found"]["variance"]}
-        for a in chosen
+        {
+            "experiment": about["name"],
+            "title": about["where"],
+            "arms": about["found"]["variance"],
+            "ratios": about["found"]["ratios"],
+        }
+        for about in chosen
     ]
     return Section(
         "noise",
         "How noisy are the two losses?",
         _caveats(document, chosen),
         figures.variances(panels) if drawn else [],
-        [make.variance(f"variances-{p['experiment']}", p["title"], p["arms"]) for p in panels],
+        [
+            make.variance(f"variances-{p['experiment']}", p["title"], p["arms"], p["ratios"])
+            for p in panels
+        ],
         experiments=chosen,
     )
 

@@ -110,21 +110,35 @@ def _mean(numbers: Sequence[float | None]) -> float | None:
 def trend(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Mean and deviation over seeds of the correlation, at every iteration and every epoch."""
     return [
-        {"arm": arm, "iterations": _band(own, "iterations"), "epochs": _band(own, "epochs")}
+        {
+            "arm": arm,
+            "iterations": _band(own, "iterations", first=0),  # 0: before the first step
+            "epochs": _band(own, "epochs", first=1),
+        }
         for arm, own in by_arm(lines).items()
     ]
 
 
-def _band(lines: Sequence[Line], over: str) -> dict[str, list[float]]:
-    """Over the steps that every seed reached: a mean over fewer would jump where one stops."""
+def _band(lines: Sequence[Line], over: str, *, first: int) -> dict[str, list[Any]]:
+    """Over the steps that every seed reached: a mean over fewer would jump where one stops.
+
+    A step at which a seed has no correlation, for want of variation over items, has no mean.
+    """
     shortest = min(len(line[over]) for line in lines)
-    table = np.array([line[over][:shortest] for line in lines], dtype=np.float64)
+    table = np.array([line[over][:shortest] for line in lines], dtype=np.float64)  # None: nan
     sd = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(shortest)
+    known = np.flatnonzero(np.isfinite(table).all(axis=0))
     return {
-        "at": list(range(1, shortest + 1)),
-        "mean": table.mean(axis=0).tolist(),
-        "sd": sd.tolist(),
+        "at": (known + first).tolist(),
+        "mean": table.mean(axis=0)[known].tolist(),
+        "sd": sd[known].tolist(),
     }
+
+
+def ceiling(lines: Sequence[Line]) -> float | None:
+    """The highest correlation of an exposure that is the same for every user, mean over seeds."""
+    found = [line["facts"]["ceiling"] for line in lines if "ceiling" in line.get("facts", {})]
+    return _mean(found)
 
 
 def variance(lines: Sequence[Line]) -> list[dict[str, Any]]:
