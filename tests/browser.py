@@ -1,8 +1,17 @@
-"""What a browser makes of a page."""
+"""What a browser makes of a page, and whether it needs anything beside it."""
 
 import re
 import subprocess
 from pathlib import Path
+
+
+def check_self_contained(page: str) -> None:
+    """No script, no handler, no address outside the page."""
+    assert "<script" not in page.lower()
+    assert not re.search(r"\bon\w+=", re.sub(r">[^<]*<", "><", page))
+    for address in re.findall(r'(?:href|src|xlink:href)="([^"]*)"', page):
+        assert address.startswith("#")
+    assert not re.search(r"https?:|@import|url\((?!#)", page)
 
 
 def page_width(page: Path, folder: Path, width: int) -> int:

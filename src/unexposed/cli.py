@@ -353,10 +353,11 @@ def report(
 
     if out is None and not as_json:
         raise InputError("give --out to write a page, or --json to print what it would show")
+    kind = reports.kind_of(path)
     if out is not None:
-        reports.need_packages()
+        reports.check_out(kind, out)
     columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
-    if reports.kind_of(path) == "experiments":
+    if kind == "experiments":
         if judged or titles or title or any(columns.values()) or threshold is not None:
             raise InputError(f"{path} holds experiments: --judged and --titles are for a model")
         document = reports.experiments_document(path, say=_say)

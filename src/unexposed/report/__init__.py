@@ -10,11 +10,12 @@ from unexposed.storage import ABOUT
 from unexposed.writing import write_whole
 
 Say = Callable[[str], object]
+Kind = Literal["experiments", "model"]
 
 PAGE, MARKDOWN, LATEX = "report.html", "tables.md", "tables.tex"
 
 
-def kind_of(path: Path) -> Literal["experiments", "model"]:
+def kind_of(path: Path) -> Kind:
     """Whether a folder holds experiments or a model."""
     if not path.is_dir():
         raise InputError(f"{path} is no folder: give one of experiments, or of a saved model")
@@ -28,11 +29,15 @@ def kind_of(path: Path) -> Literal["experiments", "model"]:
     )
 
 
-def need_packages() -> None:
-    """Say which command installs what a page needs, before the work begins."""
+def check_out(kind: Kind, out: Path) -> None:
+    """Refuse what would only be found at the end: packages that are missing, a wrong place."""
     from unexposed.report.drawing import need
 
     need("matplotlib", "jinja2")
+    if kind == "experiments" and out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder with --out")
+    if kind == "model" and out.is_dir():
+        raise InputError(f"{out} is a folder: name a file with --out, such as page.html")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,8 +57,7 @@ def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
     from unexposed.report import page, tables
     from unexposed.report.sections import sections
 
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder with --out")
+    check_out("experiments", out)
     found = sections(document)
     title = "unexposed: the experiments"
     html = page.render(
@@ -128,8 +132,7 @@ def write_model(document: dict[str, Any], out: Path) -> list[str]:
     from unexposed.report import portrait_figures as draw
     from unexposed.report import portrait_tables as make
 
-    if out.is_dir():
-        raise InputError(f"{out} is a folder: name a file with --out, such as page.html")
+    check_out("model", out)
     lifted = document["lifted"]
     html = page.render(
         "model.html",

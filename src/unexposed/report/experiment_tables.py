@@ -3,9 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unexposed.report.figures import shown
 from unexposed.report.look import look
-from unexposed.report.tables import NONE, Cell, Table, number, p_value, seconds, signed, spread
+from unexposed.report.tables import (
+    NONE,
+    Cell,
+    Table,
+    number,
+    p_value,
+    seconds,
+    shown,
+    signed,
+    spread,
+)
 
 Paper = Mapping[str, Mapping[str, Sequence[float]]]  # metric → method → mean and deviation
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from unexposed.report.drawing import Figure, draw, line_style
 from unexposed.report.look import INK, look
-from unexposed.report.tables import number, seconds
+from unexposed.report.tables import number, seconds, shown
 
 FLOORS = ("random", "popularity")
 
@@ -253,7 +253,3 @@ def _arms(summaries: list[dict[str, Any]]) -> list[str]:
 def _short(arm: str, *, lines: bool = True) -> str:
     title = look(arm).title.replace("UBO, frozen exposure", "UBO,\nfrozen")
     return title if lines else title.replace("\n", " ")
-
-
-def shown(metric: str) -> str:
-    return metric.upper().replace("RECALL", "Recall").replace("PRECISION", "Precision")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 INK = "#010203"  # stands for the page's own colour of text, black or white
 GRID = "#040506"  # and for its faint lines
 
-GREY, BLUE, SKY, GREEN = "#808080", "#0068b0", "#45a5dd", "#009e73"
+GREY, BLUE, SKY, GREEN = "#808080", "#1274bb", "#45a5dd", "#009e73"
 OLIVE, VIOLET, PINK, ORANGE, VERMILLION = "#9c9400", "#7050d8", "#cc79a7", "#e09a00", "#c84a00"
 
 

@@ -111,7 +111,7 @@ def relations(model: Model, sample: Sample) -> dict[str, Any]:
             if a in known and b in known
         },
         "by_popularity": _by_popularity(model, sample),
-        "never_shown": None if sample.unexposed is None else float(sample.unexposed.mean()),
+        "never_shown": None if sample.unexposed is None else _mean(sample.unexposed),
         "never_shown_by_stratum": {
             name: _mean(sample.unexposed[stratum == at])
             for at, name in enumerate(STRATA)
@@ -123,6 +123,8 @@ def relations(model: Model, sample: Sample) -> dict[str, Any]:
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     """Spearman's; None where one of them does not vary."""
+    if len(a) == 0:
+        return None
     x, y = rankdata(a), rankdata(b)
     x, y = x - x.mean(), y - y.mean()
     spread = float(np.sqrt((x**2).sum() * (y**2).sum()))
@@ -132,6 +134,8 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | 
 def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
     """Mean exposure and relevance by the clicks of the item, for each third of activity."""
     clicks = model.clicks
+    if len(sample.pair_users) == 0:  # everything was clicked
+        return []
     activity = _thirds(clicks.user_counts[sample.pair_users])
     counts = clicks.item_counts[sample.pair_items]
     edges = np.unique(np.geomspace(1, max(counts.max(initial=1), 2), BINS + 1).round())
@@ -159,10 +163,10 @@ def _thirds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _histogram(chances: NDArray[np.float64] | None) -> dict[str, list[float]] | None:
-    if chances is None:
+    if chances is None or len(chances) == 0:
         return None
     shares, edges = np.histogram(chances, bins=20, range=(0, 1))
-    return {"edges": edges.tolist(), "share": (shares / max(len(chances), 1)).tolist()}
+    return {"edges": edges.tolist(), "share": (shares / len(chances)).tolist()}
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

@@ -146,7 +146,7 @@ def strata(lists: dict[str, Any]) -> Figure:
         "Head, middle and tail items hold about a third of the clicks each. Lists of "
         f"{lists['k']} for {lists['users']:,} sampled users."
     )
-    return Figure("strata", "Popular and rare items", caption, [panel], columns=2)
+    return Figure("strata", "Where clicks and lists fall", caption, [panel], columns=2)
 
 
 def _stacked(axes: Any, shares: dict[str, dict[str, float | None]]) -> None:

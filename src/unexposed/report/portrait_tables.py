@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, number, seconds
+from unexposed.report.tables import NONE, Cell, Table, number, seconds, shown
 
 
 def lead(data: dict[str, Any]) -> list[str]:
@@ -33,9 +33,11 @@ def _about_training(data: dict[str, Any]) -> str:
     facts = data["facts"]
     if "best_epoch" not in facts:
         return f"The method is {data['method']}, which has nothing to train by epochs."
+    last = facts["best_epoch"] == facts["epochs_run"] and bool(facts.get("held_out"))
     return (
         f"{data['method']} was trained for {facts['epochs_run']} epochs in "
-        f"{seconds(facts['seconds'])} ({facts['ended']}); epoch {facts['best_epoch']} was kept."
+        f"{seconds(facts['seconds'])} ({facts['ended']}); epoch {facts['best_epoch']} was kept"
+        + (". It was the last: more epochs may do better." if last else ".")
     )
 
 
@@ -51,8 +53,13 @@ def _about_lists(lists: dict[str, Any]) -> str:
     return (
         f"Its lists of {lists['k']} for {lists['users']:,} sampled users hold "
         f"{model['coverage']:.0%} of the catalogue, the popular list {popular['coverage']:.0%}; "
-        f"{lists['shared']:.0%} of a list is on the popular one, too."
+        f"{lists['shared']:.0%} of a list is on the popular one, too. Tail items, which got "
+        f"{_share(lists['log_strata'])} of the clicks, are {_share(model['strata'])} of its lists."
     )
+
+
+def _share(strata: dict[str, float | None]) -> str:
+    return f"{strata['tail'] or 0:.0%}"
 
 
 def _about_lifted(lifted: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -143,7 +150,7 @@ def judged(data: dict[str, Any]) -> Table:
         low, high = value["ci95"]
         rows.append(
             [
-                Cell(metric),
+                Cell(shown(metric)),
                 Cell(number(value["mean"])),
                 Cell(f"{number(low)} … {number(high)}"),
                 *(Cell(number(part["metrics"][metric])) for part in parts.values()),
@@ -156,7 +163,7 @@ def judged(data: dict[str, Any]) -> Table:
 def clicked(user: dict[str, Any], at: int) -> Table:
     rows = [[Cell(row["item"]), Cell(f"{row['clicks']:,}")] for row in user["clicked"]]
     left = user["clicks"] - len(rows)
-    notes = [f"The rarest of {user['clicks']:,}."] if left > 0 else []
+    notes = [f"{len(rows)} of {user['clicks']:,}, from the most to the least popular."] * (left > 0)
     return Table(f"clicked-{at}", "Clicked", ["item", "its clicks"], rows, notes)
 
 

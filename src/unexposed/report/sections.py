@@ -9,7 +9,7 @@ from unexposed.report import experiment_tables as make
 from unexposed.report import figures
 from unexposed.report.drawing import Figure
 from unexposed.report.look import place
-from unexposed.report.tables import Table
+from unexposed.report.tables import Table, shown
 
 Document = dict[str, Any]
 About = dict[str, Any]  # one experiment of the document
@@ -216,7 +216,7 @@ def _appendix(document: Document) -> Section | None:
             name = f"{about['name']}-{also['protocol']}"
             title = f"{about['where']}, protocol {also['protocol']}"
             tables.append(make.plain_comparison(name, title, also))
-        title = f"{about['where']} by popularity, {figures.shown(found['metric'])}"
+        title = f"{about['where']} by popularity, {shown(found['metric'])}"
         name = f"{about['name']}-strata"
         tables.append(make.strata(name, title, found["strata"], found["metric"]))
     return (

@@ -47,6 +47,11 @@ def spread(mean: float | None, sd: float | None) -> str:
     return NONE if mean is None else f"{number(mean)} ± {number(sd)}"
 
 
+def shown(metric: str) -> str:
+    """The name of a metric as people write it."""
+    return metric.upper().replace("RECALL", "Recall").replace("PRECISION", "Precision")
+
+
 def p_value(p: float) -> str:
     """As it is reported: never 0, for chance alone may always do it."""
     return "< .001" if p < 0.001 else number(p)
