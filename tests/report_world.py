@@ -74,7 +74,8 @@ def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any
     for exposure in (0.01, 0.1, 0.5):
         formula = 1 / exposure if arm == "inverse_propensity" else exposure
         on_p = {"empirical": 1.1 * formula, "standard_error": 0.1 * formula, "formula": formula}
-        rows.append({"exposure": exposure, "clicks": 7, "on_p": on_p})
+        clicks = 70 if exposure > 0.01 else 7  # over two seeds: too few in the first
+        rows.append({"exposure": exposure, "clicks": clicks, "on_p": on_p})
     total = {"inverse_propensity": 6.0, "low_variance": 2.0}[arm]
     return {"rows": rows, "on_omega": {"empirical": total, "formula": total}, "signal": 1.0}
 

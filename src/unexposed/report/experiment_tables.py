@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unexposed.report.look import look
+from unexposed.report.summary import FEWEST_CLICKS
 from unexposed.report.tables import (
     NONE,
     Cell,
@@ -246,7 +247,6 @@ def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[
     """Seconds an epoch, and how many times longer than RelMF; the paper's ratio beside ours."""
     rows = []
     for panel in panels:
-        base = next((a["median"] for a in panel["arms"] if a["arm"] == "relmf"), None)
         for arm in panel["arms"]:
             rows.append(
                 [
@@ -254,7 +254,7 @@ def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[
                     Cell(arm["arm"], code=True),
                     Cell(seconds(arm["median"])),
                     Cell(f"{seconds(min(arm['seconds']))} … {seconds(max(arm['seconds']))}"),
-                    Cell(f"{arm['median'] / base:.2f} ×" if base else NONE),
+                    Cell(NONE if arm["of_relmf"] is None else f"{arm['of_relmf']:.2f} ×"),
                 ]
             )
     for method, theirs in paper.get("seconds", {}).items():
@@ -269,7 +269,8 @@ def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[
             ]
         )
     heads = ["data and engine", "method", "an epoch, median", "least … most", "of RelMF's"]
-    return Table(name, title, heads, rows, words=2)
+    note = "Of RelMF's: the ratio in each repeat, and the median of those."
+    return Table(name, title, heads, rows, [note], words=2)
 
 
 def variance(
@@ -278,7 +279,9 @@ def variance(
     """What was measured at the least and greatest exposure, over what the formula says."""
     rows = []
     for arm in arms:
-        bins = sorted(arm["rows"], key=lambda row: row["exposure"])
+        bins = [row for row in arm["rows"] if row["clicks"] >= FEWEST_CLICKS]
+        if not bins:
+            continue
         over = [row["empirical"] / row["formula"] for row in bins if row["formula"] > 0]
         rows.append(
             [
@@ -296,7 +299,8 @@ def variance(
         "at the greatest",
         "measured / formula",
     ]
-    notes = [
+    notes = [f"Ranges of exposure in which fewer than {FEWEST_CLICKS} clicks fell are left out."]
+    notes += [
         f"The variance of the whole gradient on ω is {_range(ratios, 'empirical')} times as high "
         f"under L1 as under L2 (measured; {_range(ratios, 'formula')} by the formulas), and "
         f"{_range(ratios, 'formula_over_signal')} times per squared length of the mean gradient; "

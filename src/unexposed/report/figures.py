@@ -6,6 +6,7 @@ import numpy as np
 
 from unexposed.report.drawing import Figure, draw, line_style
 from unexposed.report.look import INK, look
+from unexposed.report.summary import FEWEST_CLICKS
 from unexposed.report.tables import number, seconds, shown
 
 FLOORS = ("random", "popularity")
@@ -176,8 +177,9 @@ def _variance(summary: dict[str, Any]) -> Figure:
     ]
     caption = (
         "Clicks drawn many times over at a fixed model. Points: the measured variance of ∂L/∂p in "
-        "a bin of exposure, with two standard errors; line: the formula. Both axes are logarithmic "
-        "and the same in both panels."
+        "a range of exposure, with two standard errors; line: the formula. Hollow, or missing, is "
+        f"a range with fewer than {FEWEST_CLICKS} clicks, too few to see its variance. Both axes "
+        "are logarithmic; the upright one is the same in both panels."
     )
     return Figure(
         f"variance-{summary['experiment']}",
@@ -189,19 +191,28 @@ def _variance(summary: dict[str, Any]) -> Figure:
 
 
 def _variance_points(axes: Any, arm: dict[str, Any], limits: tuple[float, float]) -> None:
-    rows = sorted(arm["rows"], key=lambda row: row["exposure"])
-    x = [row["exposure"] for row in rows]
-    style = look(arm["look"])
-    axes.plot(x, [row["formula"] for row in rows], color=INK, label="formula", linewidth=1.4)
+    rows, style = arm["rows"], look(arm["look"])
+    seen = [row for row in rows if row["clicks"] >= FEWEST_CLICKS]
+    rare = [row for row in rows if row["clicks"] < FEWEST_CLICKS and row["empirical"] > 0]
+    exposure = [row["exposure"] for row in rows]
+    axes.plot(exposure, [row["formula"] for row in rows], color=INK, label="formula", linewidth=1.4)
     axes.errorbar(
-        x,
-        [row["empirical"] for row in rows],
-        [2 * row["error"] for row in rows],
+        [row["exposure"] for row in seen],
+        [row["empirical"] for row in seen],
+        [2 * row["error"] for row in seen],
         color=style.colour,
         marker=style.marker,
         linestyle="none",
         label="measured",
         elinewidth=1,
+    )
+    axes.plot(
+        [row["exposure"] for row in rare],
+        [row["empirical"] for row in rare],
+        color=style.colour,
+        marker=style.marker,
+        linestyle="none",
+        fillstyle="none",
     )
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from unexposed import statistics
+from unexposed import timing as timings
 from unexposed.comparison import Comparison, Result
 from unexposed.report.look import known_as, place
 from unexposed.results import Line
 
+FEWEST_CLICKS = 50  # drawn in a range of exposure; with fewer its variance comes out too small
 LOSSES = {  # the losses whose variance is measured → title, and the method that trains with it
     "inverse_propensity": ("L1, inverse propensity", "relmf"),
     "low_variance": ("L2, low variance", "umf"),
@@ -147,7 +149,8 @@ def variance(lines: Sequence[Line]) -> list[dict[str, Any]]:
     for arm, own in by_arm(lines).items():
         title, look = LOSSES.get(arm, (arm, arm))
         rows = []
-        for same in zip(*(line["rows"] for line in own), strict=False):
+        # of one world, so the same ranges of exposure in every line
+        for same in zip(*(line["rows"] for line in own), strict=True):
             on_p = [row["on_p"] for row in same]
             errors = np.array([of["standard_error"] for of in on_p])
             rows.append(
@@ -161,6 +164,7 @@ def variance(lines: Sequence[Line]) -> list[dict[str, Any]]:
             )
         on_omega = [line["on_omega"] for line in own]
         total = {key: _mean([of[key] for of in on_omega]) for key in ("empirical", "formula")}
+        rows.sort(key=lambda row: row["exposure"])
         out.append({"arm": arm, "title": title, "look": look, "rows": rows, "on_omega": total})
     return out
 
@@ -175,7 +179,15 @@ def timing(lines: Sequence[Line]) -> list[dict[str, Any]]:
         arms = []
         for arm, repeats in by_arm(own).items():
             took = [float(np.median(line["epoch_seconds"])) for line in repeats]
-            arms.append({"arm": arm, "seconds": took, "median": float(np.median(took))})
+            over = timings.ratio(own, over=repeats[0]["arm"], under="relmf")
+            arms.append(
+                {
+                    "arm": arm,
+                    "seconds": took,
+                    "median": float(np.median(took)),
+                    "of_relmf": over[0]["median"] if over else None,  # the median over repeats
+                }
+            )
         out.append({"engine": engine, "machine": machine, "arms": arms})
     return out
 
