@@ -161,6 +161,15 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     assert "unexposed run experiments/unrun.toml" in page
 
 
+def test_seeds_that_are_no_longer_asked_for_do_not_count(tmp_path):
+    text = simulated.TREND.replace("{power}", "0.5")
+    simulated.write(tmp_path, "trend", text)
+    (tmp_path / "trend.toml").write_text(text.replace("seeds = 2", "seeds = 1"), encoding="utf-8")
+    found = about(experiments_document(tmp_path), "trend")
+    assert found["found"]["trend"][0]["iterations"]["mean"] == pytest.approx([0.5, 0.7])
+    assert found["origins"][0]["seeds"] == [0]
+
+
 def test_results_of_other_settings_do_not_count(tmp_path):
     simulated.write(tmp_path, "coat", simulated.COAT)
     changed = simulated.COAT.replace("[methods.mf]", "[methods.mf]\nsettings = { dim = 3 }")
@@ -240,6 +249,7 @@ def test_a_missing_package_is_one_sentence_with_its_cure(folder, tmp_path, monke
     assert str(result.exception) == (
         f"a report needs {package}, which is not installed: pip install 'unexposed[report]'"
     )
+    assert "reading" not in result.output  # before any work
     assert not (tmp_path / "out").exists()
 
 

@@ -18,7 +18,7 @@ from unexposed.reading import read_judged, read_titles
 from unexposed.report import Given, model_document, write_model
 from unexposed.report.names import LONGEST, Names, short
 from unexposed.report.portrait import document as portrait
-from unexposed.report.portrait import rank_correlation
+from unexposed.report.portrait import rank_correlation, relations
 from unexposed.report.sampled import draw, never_shown, relevance_of
 from unexposed.storage import load
 from unexposed.writing import judged_table, write_table
@@ -76,6 +76,20 @@ def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(folder):
     bayes = (1 - m) / ((1 - m) + m * (1 - p))
     np.testing.assert_allclose(sample.unexposed, bayes, rtol=1e-4)
     assert not model.clicks.contain(sample.pair_users, sample.pair_items).any()
+
+
+def test_exposure_is_averaged_by_the_activity_of_the_user_and_the_clicks_of_the_item(folder):
+    model = load(folder / "model")
+    sample = draw(model)
+    groups = relations(model, sample)["by_popularity"]
+    assert [group["users"] for group in groups] == ["few clicks", "some clicks", "many clicks"]
+    activity = model.clicks.user_counts[sample.pair_users]
+    busy = activity > np.quantile(activity, 2 / 3)
+    rows = groups[2]["rows"]
+    assert sum(row["pairs"] for row in rows) == busy.sum()
+    mean = sum(row["pairs"] * row["exposure"] for row in rows) / busy.sum()
+    assert mean == pytest.approx(sample.exposure[busy].mean())
+    assert [row["clicks"] for row in rows] == sorted(row["clicks"] for row in rows)
 
 
 def test_expomf_already_gives_the_exposure_of_an_unclicked_pair(small_world):

@@ -144,8 +144,8 @@ def linear(colour):
 
 
 def test_a_panel_takes_the_pages_colours_and_shows_text_as_it_stands():
-    panel = draw("a b", "1 < 2 & $x$", lambda axes: axes.plot([0, 1]))
+    panel = draw("a b", "1 < 2 & $\\frac{$", lambda axes: axes.plot([0, 1]))
     assert "currentColor" in panel.svg
     assert INK not in panel.svg
-    assert "1 &lt; 2 &amp; $x$" in panel.svg
+    assert "1 &lt; 2 &amp; $\\frac{$" in panel.svg
     assert 'id="a-b-' in panel.svg
