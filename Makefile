@@ -29,7 +29,7 @@ bench: setup  # needs idle cores; the card's part says so where there is none
 
 reproduce: setup  # runs what is not finished yet; ARGS=--fresh runs everything again
 	$(BIN)/unexposed run experiments/*.toml $(ARGS)
-	$(BIN)/unexposed report experiments
+	$(BIN)/unexposed report experiments --out report
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

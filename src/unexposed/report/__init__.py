@@ -53,8 +53,7 @@ def experiments_document(folder: Path, *, say: Say = lambda _: None) -> dict[str
 
 def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
     """The report of the experiments: a page, Markdown and LaTeX; what was written, a line each."""
-    from unexposed.report import experiment_tables as make
-    from unexposed.report import page, tables
+    from unexposed.report import origin_tables, page, tables
     from unexposed.report.sections import sections
 
     check_out("experiments", out)
@@ -67,11 +66,13 @@ def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
         sections=found,
         missing=[a for a in document["experiments"] if a["missing"] or a["problem"]],
         origins={
-            about["name"]: make.origins(f"origin-{about['name']}", about["title"], about["origins"])
+            about["name"]: origin_tables.origins(
+                f"origin-{about['name']}", about["title"], about["origins"]
+            )
             for section in found
             for about in section.experiments
         },
-        environment=make.environment(document["environment"]),
+        environment=origin_tables.environment(document["environment"]),
     )
     every = [table for section in found for table in section.tables]
     write_text(out / PAGE, html)

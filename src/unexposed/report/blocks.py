@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from unexposed.errors import InputError
-from unexposed.report import experiment_tables as make
+from unexposed.report.origin_tables import made_by
 from unexposed.report.sections import Section
 from unexposed.report.tables import markdown
 
@@ -32,7 +32,7 @@ def section_block(
             parts = list(section.text)
             for table in section.tables:
                 parts.append(f"**{table.title}**\n\n{markdown(table)}")
-            parts += [make.made_by(about) for about in section.experiments]
+            parts += [made_by(about) for about in section.experiments]
             return "\n\n".join([*parts, *missing])
     return "\n\n".join(missing) or "No results yet."
 

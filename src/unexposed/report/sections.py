@@ -6,7 +6,7 @@ from typing import Any
 
 from unexposed.datasets import DATASETS
 from unexposed.report import experiment_tables as make
-from unexposed.report import figures
+from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure
 from unexposed.report.look import place
 from unexposed.report.tables import Table, shown
@@ -143,10 +143,10 @@ def _trends(document: Document, drawn: bool) -> Section | None:
         }
         for about in chosen
     ]
-    tables = [make.trend("pcc", "PCC of learned and true exposure", panels)]
+    tables = [study_tables.trend("pcc", "PCC of learned and true exposure", panels)]
     seen = [row for about in chosen for row in about["found"]["observations"]]
     if seen:
-        tables.append(make.observations("observations", "The paper's observations", seen))
+        tables.append(study_tables.observations("observations", "The paper's observations", seen))
     return Section(
         "exposure",
         "Does the exposure learn what is true?",
@@ -180,7 +180,9 @@ def _variances(document: Document, drawn: bool) -> Section | None:
         _caveats(document, chosen),
         figures.variances(panels) if drawn else [],
         [
-            make.variance(f"variances-{p['experiment']}", p["title"], p["arms"], p["ratios"])
+            study_tables.variance(
+                f"variances-{p['experiment']}", p["title"], p["arms"], p["ratios"]
+            )
             for p in panels
         ],
         experiments=chosen,
@@ -194,7 +196,9 @@ def _timing(document: Document, drawn: bool) -> Section | None:
     panels = [
         {"title": about["where"], **place} for about in chosen for place in about["found"]["timing"]
     ]
-    table = make.timing("times", "Seconds an epoch", panels, document["paper"].get("timing", {}))
+    table = study_tables.timing(
+        "times", "Seconds an epoch", panels, document["paper"].get("timing", {})
+    )
     return Section(
         "cost",
         "What does an epoch cost?",

@@ -1,0 +1,124 @@
+"""The tables of the studies: what exposure learns, how noisy losses are, what an epoch costs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from unexposed.report.summary import FEWEST_CLICKS
+from unexposed.report.tables import NONE, Cell, Table, number, seconds, spread
+
+
+def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
+    """The correlation with the true exposure at a few moments of the training."""
+    heads = ["world", "method", "iteration 10", "iteration 100", "best epoch", "last epoch"]
+    rows = []
+    for panel in panels:
+        for arm in panel["arms"]:
+            early, late = arm["iterations"], arm["epochs"]
+            cells = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
+            rows.append([Cell(panel["title"]), Cell(arm["arm"], code=True), *map(Cell, cells)])
+    note = "PCC: mean ± sd over seeds of the mean over users."
+    return Table(name, title, heads, rows, [note], words=2)
+
+
+def _moment(band: dict[str, list[Any]], step: int) -> str:
+    if step not in band["at"]:
+        return NONE
+    at = band["at"].index(step)
+    return spread(band["mean"][at], band["sd"][at])
+
+
+def _best(band: dict[str, list[Any]]) -> str:
+    if not band["mean"]:
+        return NONE
+    return _moment(band, band["at"][band["mean"].index(max(band["mean"]))])
+
+
+def _last(band: dict[str, list[Any]]) -> str:
+    return _moment(band, band["at"][-1]) if band["at"] else NONE
+
+
+def observations(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """What the paper saw in the trends, and whether it holds here, by a rule."""
+    cells = [
+        [
+            Cell(row["world"]),
+            Cell(row["observation"]),
+            Cell("yes" if row["holds"] else "no", bold=not row["holds"]),
+            Cell(", ".join(f"{what} {number(value)}" for what, value in row["numbers"].items())),
+            Cell(row["rule"]),
+        ]
+        for row in rows
+    ]
+    heads = ["world", "the paper saw", "holds here", "numbers", "rule"]
+    return Table(name, title, heads, cells, words=len(heads))
+
+
+def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[str, Any]) -> Table:
+    """Seconds an epoch, and how many times longer than RelMF; the paper's ratio beside ours."""
+    rows = []
+    for panel in panels:
+        for arm in panel["arms"]:
+            rows.append(
+                [
+                    Cell(f"{panel['title']}, {panel['engine']}"),
+                    Cell(arm["arm"], code=True),
+                    Cell(seconds(arm["median"])),
+                    Cell(f"{seconds(min(arm['seconds']))} … {seconds(max(arm['seconds']))}"),
+                    Cell(NONE if arm["of_relmf"] is None else f"{arm['of_relmf']:.2f} ×"),
+                ]
+            )
+    for method, theirs in paper.get("seconds", {}).items():
+        ratio = theirs / paper["seconds"]["relmf"]
+        rows.append(
+            [
+                Cell(f"the paper, {paper['machine']}"),
+                Cell(method, code=True),
+                Cell(seconds(theirs)),
+                Cell(NONE),
+                Cell(f"{ratio:.2f} ×"),
+            ]
+        )
+    heads = ["data and engine", "method", "an epoch, median", "least … most", "of RelMF's"]
+    note = "Of RelMF's: the ratio in each repeat, and the median of those."
+    return Table(name, title, heads, rows, [note], words=2)
+
+
+def variance(
+    name: str, title: str, arms: Sequence[dict[str, Any]], ratios: Sequence[dict[str, float]]
+) -> Table:
+    """What was measured at the least and greatest exposure, over what the formula says."""
+    rows = []
+    for arm in arms:
+        bins = [row for row in arm["rows"] if row["clicks"] >= FEWEST_CLICKS]
+        if not bins:
+            continue
+        over = [row["empirical"] / row["formula"] for row in bins if row["formula"] > 0]
+        rows.append(
+            [
+                Cell(arm["title"]),
+                Cell(f"{bins[0]['exposure']:.3g} … {bins[-1]['exposure']:.3g}"),
+                Cell(f"{bins[0]['empirical']:.3g}"),
+                Cell(f"{bins[-1]['empirical']:.3g}"),
+                Cell(f"{min(over):.2f} … {max(over):.2f}" if over else NONE),
+            ]
+        )
+    heads = [
+        "loss",
+        "exposure m",
+        "variance at the least m",
+        "at the greatest",
+        "measured / formula",
+    ]
+    notes = [f"Ranges of exposure in which fewer than {FEWEST_CLICKS} clicks fell are left out."]
+    notes += [
+        f"The variance of the whole gradient on ω is {_range(ratios, 'empirical')} times as high "
+        f"under L1 as under L2 (measured; {_range(ratios, 'formula')} by the formulas), and "
+        f"{_range(ratios, 'formula_over_signal')} times per squared length of the mean gradient; "
+        "least … most over seeds."
+    ] * bool(ratios)
+    return Table(name, title, heads, rows, notes)
+
+
+def _range(rows: Sequence[dict[str, float]], key: str) -> str:
+    values = [row[key] for row in rows]
+    return f"{min(values):.3g} … {max(values):.3g}"
