@@ -157,7 +157,8 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds is no rival
     write_experiments(document, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "<code>mf</code> seed 1" in page
+    assert "<code>mf</code> (seed 1)" in page
+    assert "all of its 12 runs" in page
     assert "unexposed run experiments/unrun.toml" in page
 
 

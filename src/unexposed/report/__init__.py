@@ -64,7 +64,11 @@ def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
         title=title,
         folder=document["folder"],
         sections=found,
-        missing=[a for a in document["experiments"] if a["missing"] or a["problem"]],
+        missing=[
+            (about, origin_tables.lacking(about))
+            for about in document["experiments"]
+            if about["missing"] or about["problem"]
+        ],
         origins={
             about["name"]: origin_tables.origins(
                 f"origin-{about['name']}", about["title"], about["origins"]

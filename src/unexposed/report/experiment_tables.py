@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unexposed.report.look import look
+from unexposed.report.look import LOOKS, look
 from unexposed.report.tables import (
     NONE,
     Cell,
@@ -197,4 +197,4 @@ def _at(arm: dict[str, Any], key: str) -> dict[float, float]:
 
 def method_titles(arms: Sequence[str]) -> str:
     """What the names in a table stand for, where they are not the methods' own."""
-    return "; ".join(f"`{arm}`: {look(arm).title}" for arm in arms if "-" in arm)
+    return "; ".join(f"`{arm}`: {look(arm).title}" for arm in arms if "-" in arm and arm in LOOKS)

@@ -69,6 +69,7 @@ def _experiment(path: Path) -> dict[str, Any]:
         "where": data_title(asked.data),
         "protocol": asked.protocol.name,
         "seeds": asked.seeds,
+        "arms": len(asked.arms),
         "stale": sum(not running.is_current(asked, line) for line in stored),
         "missing": [{"arm": arm, "seeds": seeds} for arm, seeds in missing.items() if seeds],
         "origins": summary.origins(lines),

@@ -39,6 +39,24 @@ def made_by(about: dict[str, Any]) -> str:
     )
 
 
+def lacking(about: dict[str, Any]) -> str:
+    """Which runs of an experiment are not there, in a few words."""
+    if about["problem"]:
+        return str(about["problem"])
+    n_arms, every = about["arms"], list(range(about["seeds"]))
+    stale = f"; {about['stale']} stored results are of other settings" if about["stale"] else ""
+    if len(about["missing"]) == n_arms and all(m["seeds"] == every for m in about["missing"]):
+        return f"all of its {n_arms * len(every)} runs{stale}"
+    return "; ".join(_lack(lack, every) for lack in about["missing"]) + stale
+
+
+def _lack(lack: dict[str, Any], every: list[int]) -> str:
+    if lack["seeds"] == every:
+        return f"`{lack['arm']}`"
+    word = "seed" if len(lack["seeds"]) == 1 else "seeds"
+    return f"`{lack['arm']}` ({word} {', '.join(map(str, lack['seeds']))})"
+
+
 def environment(places: Sequence[dict[str, Any]]) -> Table:
     """The machines and versions behind the results."""
     rows = [

@@ -56,7 +56,7 @@ def _comparisons(document: Document) -> Iterator[Section]:
             continue  # shown together, over their powers or strategies
         paper = document["paper"].get(about["data"].get("dataset", ""), {})
         table = make.full_comparison(
-            about["name"], f"{about['where']}, all methods", about["found"]["comparison"], paper
+            about["name"], about["where"], about["found"]["comparison"], paper
         )
         names = [result["method"] for result in about["found"]["comparison"]["results"]]
         titles = make.method_titles(names)
@@ -214,13 +214,13 @@ def _appendix(document: Document) -> Section | None:
     for about in of_kind(document, "comparison"):
         found = about["found"]
         if "semi_synthetic" in about["data"] or _is_ablation(about):
-            name, title = f"full-{about['name']}", f"{about['where']}: every metric"
+            name, title = f"full-{about['name']}", f"{about['title']}: every metric"
             tables.append(make.full_comparison(name, title, found["comparison"], {}))
         for also in found["also"]:
             name = f"{about['name']}-{also['protocol']}"
-            title = f"{about['where']}, protocol {also['protocol']}"
+            title = f"{about['title']}: protocol {also['protocol']}"
             tables.append(make.plain_comparison(name, title, also))
-        title = f"{about['where']} by popularity, {shown(found['metric'])}"
+        title = f"{about['title']}: by popularity, {shown(found['metric'])}"
         name = f"{about['name']}-strata"
         tables.append(make.strata(name, title, found["strata"], found["metric"]))
     return (
