@@ -98,20 +98,25 @@ def test_ratings_become_clicks_and_judgements_by_a_threshold():
     assert ratings.judgements(threshold=4).relevant.tolist() == [True, False, True]
 
 
-def test_ids_know_their_indices_and_nothing_else():
-    assert USERS.index(["c", "nobody", "a"]).tolist() == [2, -1, 0]
-    assert ITEMS.index([20, 11]).tolist() == [1, -1]
-    assert ITEMS.index(np.array([20, 11, 10])).tolist() == [1, -1, 0]
-    unsorted = Ids.of([7, -2, 30])
-    assert unsorted.index(np.array([30, 31, -2, 7])).tolist() == [2, -1, 1, 0]
-    mixed = Ids.of([("x", 1), None, 2.5])
-    assert mixed.index([2.5, ("x", 1)]).tolist() == [2, 0]
+def test_stored_clicks_are_looked_at_where_all_of_them_are_used():
+    log = clicks((0, 1), (2, 0))
+    columns = [log.users, log.items, log.counts, log.user_start]
 
+    def stored(*columns):
+        for column in columns:
+            column.flags.writeable = False
+        return Clicks.stored(*columns, user_ids=USERS, item_ids=ITEMS)
 
-def test_ids_from_text_take_the_type_of_the_known_ones():
-    assert ITEMS.parse(["20", "-3", "x", "--5", "007"]) == [20, -3, "x", "--5", "007"]
-    assert Ids.of([2**70, 1]).values.tolist() == [2**70, 1]
-    assert USERS.parse(["20"]) == ["20"]
+    assert log.checked() is log
+    again = stored(*columns).checked()
+    assert again.keys.tolist() == log.keys.tolist()
+    assert again.items.flags.writeable
+    for damaged, complaint in ((1, "item index outside"), (2, "count"), (3, "begin for each user")):
+        wrong = [c.copy() for c in columns]
+        wrong[damaged][0] = -1
+        with pytest.raises(InputError, match=complaint):
+            stored(*wrong).checked()
+    assert stored(*columns).pick(np.array([True, False])).items.tolist() == [1]
 
 
 def test_a_split_is_refused_if_held_out_clicks_are_trained_on():

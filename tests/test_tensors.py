@@ -82,7 +82,7 @@ def test_a_single_changed_bit_of_an_array_is_found_and_the_array_named(tmp_path)
     whole[len(header) + 3] ^= 1  # in the first of the widest
     (tmp_path / "a").write_bytes(whole)
     arrays, metadata, _ = read(tmp_path / "a")
-    with pytest.raises(tensors.Damaged, match="array ids is not what was written"):
+    with pytest.raises(tensors.Damaged, match="array 'ids' is not what was written"):
         tensors.verify(arrays, metadata)
 
 

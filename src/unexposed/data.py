@@ -1,7 +1,5 @@
-"""Who clicked what, what was judged, and the raw ids behind the indices."""
+"""Who clicked what, and what was judged."""
 
-import re
-from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,75 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.errors import InputError
+from unexposed.ids import Ids as Ids
 
 Indices = NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False)
-class Ids:
-    """Raw ids in the order of their indices: int64 where all are integers, else objects."""
-
-    values: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        if self.values.dtype != object and self.values.dtype != np.int64:
-            raise InputError(f"ids must be int64 or object arrays, got {self.values.dtype}")
-
-    @staticmethod
-    def of(raw: Iterable[Hashable]) -> "Ids":
-        """Ids from distinct raw values, in the order given."""
-        raw = list(raw)
-        if all(_is_int64(r) for r in raw):
-            return Ids(np.array(raw, dtype=np.int64))
-        values = np.empty(len(raw), dtype=object)
-        values[:] = raw
-        return Ids(values)
-
-    @staticmethod
-    def range(n: int) -> "Ids":
-        return Ids(np.arange(n, dtype=np.int64))
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ids) and (
-            self is other or bool(np.array_equal(self.values, other.values))
-        )
-
-    @property
-    def are_integers(self) -> bool:
-        return self.values.dtype == np.int64
-
-    @cached_property
-    def _position(self) -> dict[Hashable, int]:
-        return {raw: index for index, raw in enumerate(self.values.tolist())}
-
-    def index(self, raw: Iterable[Hashable]) -> Indices:
-        """The index of each raw id, −1 for one never seen."""
-        if self.are_integers and isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":
-            return self._index_integers(raw)
-        position = self._position
-        return np.array([position.get(r, -1) for r in raw], dtype=np.int32)
-
-    def _index_integers(self, raw: NDArray[Any]) -> Indices:
-        order = np.argsort(self.values, kind="stable")
-        if len(order) == 0:
-            return np.full(len(raw), -1, dtype=np.int32)
-        place = np.searchsorted(self.values, raw, sorter=order).clip(max=len(order) - 1)
-        found = order[place]
-        return np.where(self.values[found] == raw, found, -1).astype(np.int32)
-
-    def parse(self, texts: Sequence[str]) -> list[Hashable]:
-        """Raw ids from text, as they come from a file or a command line."""
-        if not self.are_integers:
-            return list(texts)
-        return [int(t) if re.fullmatch("0|-?[1-9][0-9]{0,17}", t) else t for t in texts]
-
-
-def _is_int64(raw: Hashable) -> bool:
-    whole = type(raw) is int or isinstance(raw, np.integer)
-    return whole and -(2**63) <= raw < 2**63  # type: ignore[operator]
 
 
 class HasIds(Protocol):
@@ -139,6 +71,45 @@ class Clicks:
             user_ids,
             item_ids,
         )
+
+    @staticmethod
+    def stored(
+        users: Indices,
+        items: Indices,
+        counts: Indices,
+        user_start: NDArray[np.int64],
+        *,
+        user_ids: Ids,
+        item_ids: Ids,
+    ) -> "Clicks":
+        """Clicks that lie in a file, not looked at: see `checked`."""
+        clicks = object.__new__(Clicks)
+        clicks.__dict__.update(
+            users=users,
+            items=items,
+            counts=counts,
+            user_start=user_start,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            _in_memory=False,
+        )
+        return clicks
+
+    @cached_property
+    def _in_memory(self) -> bool:
+        return True
+
+    def checked(self) -> "Clicks":
+        """These clicks in memory and checked, for work on all of them; as a rule they are."""
+        return self if self._in_memory else self._checked
+
+    @cached_property
+    def _checked(self) -> "Clicks":
+        users, items, counts = (np.array(c) for c in (self.users, self.items, self.counts))
+        clicks = Clicks(users, items, counts, self.user_ids, self.item_ids)
+        if not np.array_equal(clicks.user_start, self.user_start):
+            raise InputError("clicks must begin for each user where they are said to")
+        return clicks
 
     def __len__(self) -> int:
         return len(self.users)

@@ -216,6 +216,7 @@ def rank_catalogue(
     scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
 ) -> Ranking:
     """Where the wanted pairs land among all items their users have not clicked."""
+    clicks = clicks.checked()  # compiled loops read them
     if clicks.contain(wanted.users, wanted.items).any():
         raise InputError("a wanted pair was clicked, so it is not among those to rank")
     users, row = np.unique(wanted.users, return_inverse=True)

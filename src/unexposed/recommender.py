@@ -66,6 +66,7 @@ class Recommender(ABC):
             )
         if len(clicks) == 0:
             raise InputError(f"{self.name} cannot learn from a log without clicks")
+        clicks = clicks.checked()
         side = side or Side()
         for part in side.given() - self.takes:
             raise InputError(f"{self.name} cannot use {part}")

@@ -25,6 +25,11 @@ TYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
     "U8": np.dtype("u1"),
 }
 NAMES = {dtype: name for name, dtype in TYPES.items()}
@@ -78,7 +83,7 @@ def read(descriptor: int) -> tuple[Arrays, dict[str, str], bytes]:
     end = 0
     for begin, stop, dtype, _, name in sorted(places, key=lambda place: place[:2]):
         if begin != end or (8 + length + begin) % dtype.itemsize:
-            raise Damaged(f"the array {name} is out of place")
+            raise Damaged(f"the array {name!r} is out of place")
         end = stop
     if 8 + length + end != size:
         raise Damaged(f"it has {size:,} bytes and should have {8 + length + end:,}")
@@ -100,13 +105,13 @@ def verify(arrays: Arrays, metadata: Mapping[str, str]) -> None:
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise Damaged("it holds no checksums") from error
     for name in missing:
-        raise Damaged(f"the array {name} and its checksum are not both there")
+        raise Damaged(f"the array {name!r} and its checksum are not both there")
     for name, array in arrays.items():
         checksum = hashlib.sha256()
         for part in _chunks(array):
             checksum.update(part)
         if checksum.hexdigest() != checksums[name]:
-            raise Damaged(f"the array {name} is not what was written")
+            raise Damaged(f"the array {name!r} is not what was written")
 
 
 def _header(

@@ -1,0 +1,116 @@
+"""A folder written whole or not at all: made beside its place, then swapped in, in one step."""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PREFIX = ".unexposed-saving-"
+STALE = 60  # seconds; a younger folder may belong to a process that is about to lock it
+ATTEMPTS = 100  # at a place that others write to, too
+EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+HERE = -100  # AT_FDCWD
+UNABLE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` fill a new folder, and put it in the place of what is there.
+
+    Whoever looks sees the old folder or the new one, also after a crash; of two processes that
+    write at the same time the later wins.
+    """
+    folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
+    written = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder.parent))
+    lock = os.open(written, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # a network may have no locks: then nobody sweeps there
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        write(written)
+        written.chmod(0o755)
+        os.fsync(lock)
+        _put(written, folder)
+        _sync(folder.parent)
+    finally:
+        shutil.rmtree(written, ignore_errors=True)  # what is unfinished, or now the old one
+        os.close(lock)
+
+
+def _put(written: Path, folder: Path) -> None:
+    for _ in range(ATTEMPTS):
+        try:
+            return _exchange(written, folder)
+        except FileNotFoundError:  # there is nothing yet
+            pass
+        except OSError as error:
+            if error.errno not in UNABLE:
+                raise
+            return _put_aside(written, folder)
+        try:
+            return os.rename(written, folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise  # else another process was faster: exchange with its folder
+    raise OSError(errno.EBUSY, "others keep writing there")
+
+
+def _exchange(one: Path, two: Path) -> None:
+    """Swap the names of two folders; no one sees a moment without either."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(two)
+    if hasattr(libc, "renameat2"):
+        failed = libc.renameat2(HERE, names[0], HERE, names[1], EXCHANGE)
+    elif hasattr(libc, "renamex_np"):
+        failed = libc.renamex_np(*names, EXCHANGE)
+    else:
+        raise OSError(errno.ENOSYS, "this system cannot swap two folders")
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _put_aside(written: Path, folder: Path) -> None:
+    """As `_exchange` where the file system has none: a crash between leaves the old one aside."""
+    if not folder.exists():
+        return os.rename(written, folder)
+    aside = Path(tempfile.mkdtemp(prefix=f"{folder.name}.old-", dir=folder.parent))
+    os.rename(folder, aside / folder.name)
+    try:
+        os.rename(written, folder)
+    except OSError:
+        os.rename(aside / folder.name, folder)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return None
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what processes that were killed have left: no one holds its lock any more."""
+    for left in parent.glob(PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime < STALE:
+                continue
+            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left)
+            finally:
+                os.close(lock)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where it can be told so."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
