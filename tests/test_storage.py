@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed import folders, storage, tensors
+from unexposed import archive, folders, tensors
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.ids import Texts
@@ -165,7 +165,7 @@ def killed_at(monkeypatch, moment: str) -> None:
     """Have this process killed by SIGKILL at a moment of the saving."""
     target, name = {
         "in the arrays": (tensors, "_chunks"),
-        "before model.json": (storage, "_checksum"),
+        "before model.json": (archive, "checksum"),
         "before the swap": (folders, "_exchange"),
         "after the swap": (folders, "_sync"),
         "in the removal of the old": (shutil, "rmtree"),
@@ -196,15 +196,12 @@ def test_a_kill_during_saving_leaves_the_old_model_or_the_new(
 
     assert in_child(work) == signal.SIGKILL
     assert letter_of(load(place, verify=True)) == expected
-    monkeypatch.setattr(folders, "STALE", -1)
     numbered("c").save(place)  # which also removes what the killed process left
     assert letter_of(load(place, verify=True)) == "c"
     assert names(tmp_path) == ["model"]
 
 
-def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "STALE", -1)
-
+def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):
     def slowly(place: Path) -> None:
         (place / "part").write_text("x")
         assert in_child(lambda: model.save(tmp_path / "other")) == 0
@@ -368,8 +365,8 @@ def forge(place: Path, arrays: dict[str, np.ndarray | None] | None = None, **cha
         os.close(descriptor)
         new = {name: array for name, array in (old | arrays).items() if array is not None}
         with (place / "arrays.safetensors").open("wb") as file:
-            about["arrays"] = storage._sha256(tensors.write(file, new, {}))
-    about["checksum"] = storage._checksum(about)
+            about["arrays"] = archive.sha256(tensors.write(file, new, {}))
+    about["checksum"] = archive.checksum(about)
     (place / "model.json").write_text(json.dumps(about))
 
 
@@ -381,7 +378,7 @@ COMPLAINTS = {
     "huge json": "model.json is damaged .*too long",
     "foreign json": "model.json is not from unexposed",
     "newer": "newer unexposed .*upgrade",
-    "older": "older unexposed .*train the model again",
+    "older": "older unexposed .*train it again",
     "edited": "model.json is damaged .*checksum",
     "unknown method": "model.json is damaged .*no method 'magic'",
     "method that is a path": "model.json is damaged",

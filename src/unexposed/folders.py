@@ -7,12 +7,10 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PREFIX = ".unexposed-saving-"
-STALE = 60  # seconds; a younger folder may belong to a process that is about to lock it
 ATTEMPTS = 100  # at a place that others write to, too
 EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 HERE = -100  # AT_FDCWD
@@ -28,11 +26,8 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
-    written = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder.parent))
-    lock = os.open(written, os.O_RDONLY | os.O_DIRECTORY)
+    written, lock = _new_folder(folder.parent)
     try:
-        with contextlib.suppress(OSError):  # a network may have no locks: then nobody sweeps there
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         write(written)
         written.chmod(0o755)
         os.fsync(lock)
@@ -92,18 +87,42 @@ def _put_aside(written: Path, folder: Path) -> None:
     return None
 
 
+def _new_folder(parent: Path) -> tuple[Path, int]:
+    """An empty folder, and the open descriptor that locks it."""
+    with _locked(parent, fcntl.LOCK_SH):  # no one sweeps between its making and its lock
+        written = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        lock = os.open(written, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return written, lock
+
+
 def _sweep(parent: Path) -> None:
     """Remove what processes that were killed have left: no one holds its lock any more."""
-    for left in parent.glob(PREFIX + "*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime < STALE:
-                continue
-            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left)
-            finally:
-                os.close(lock)
+    with _locked(parent, fcntl.LOCK_EX | fcntl.LOCK_NB) as may:
+        for left in parent.glob(PREFIX + "*") if may else ():
+            with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_free:
+                if is_free:
+                    shutil.rmtree(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int) -> Iterator[bool]:
+    """Whether the folder could be locked; where a file system has no locks, it never can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, how)
+            locked = True
+        except OSError:
+            locked = False
+        yield locked
+    finally:
+        os.close(descriptor)
 
 
 def _sync(folder: Path) -> None:

@@ -157,7 +157,7 @@ class Ids:
         return isinstance(self.values, Texts) or all(type(raw) is str for raw in self.values)
 
     @property
-    def have_order(self) -> bool:
+    def are_sortable(self) -> bool:
         return self.are_integers or self.are_texts
 
     @cached_property
