@@ -86,8 +86,16 @@ def fit(
     settings: Settings = None,
     engine: EngineName = None,
     seed: Seed = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a training that was killed.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(help="Seconds between checkpoints, kept in OUT.checkpoint. (default: 30)"),
+    ] = None,
 ) -> None:
     """Train a method on a click log and save the model."""
+    from unexposed.checkpoint import EVERY, place_beside
     from unexposed.comparison import parse_methods
     from unexposed.reading import read_log
     from unexposed.storage import check_place
@@ -96,6 +104,11 @@ def fit(
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
     (recommender,) = parse_methods(method, _assignments(settings, engine)).values()
     check_place(out)
+    checkpoint = place_beside(out)
+    if checkpoint.exists() and not resume:
+        _say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
+    if resume and not checkpoint.exists():
+        _say(f"there is no {checkpoint} to resume from: training from the start")
     clicks = read_log(
         log,
         user=user,
@@ -106,7 +119,14 @@ def fit(
         say=_say,
     )
     _say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
-    model = recommender.fit(clicks, seed=seed, progress=_progress())
+    model = recommender.fit(
+        clicks,
+        seed=seed,
+        progress=_progress(),
+        checkpoint=checkpoint,
+        resume=resume,
+        checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
+    )
     model.save(out)
     _say(_training_line(model))
     _say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
@@ -553,7 +573,8 @@ def _training_line(model: "Model") -> str:
     facts = model.facts
     if "best_epoch" not in facts:
         return f"trained {model.method.name}"
+    resumed = "".join(f", resumed at epoch {n}" for n in facts.get("resumed_at", [])[-1:])
     return (
         f"trained {model.method.name} for {facts['epochs_run']} epochs in "
-        f"{facts['seconds']:.1f} s ({facts['ended']}); kept epoch {facts['best_epoch']}"
+        f"{facts['seconds']:.1f} s ({facts['ended']}{resumed}); kept epoch {facts['best_epoch']}"
     )

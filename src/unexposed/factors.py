@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unexposed import engine as engines
 from unexposed import exposure, sampling, training
+from unexposed.checkpoint import Checkpoint
 from unexposed.data import Clicks, Indices
 from unexposed.engine import Engine, Objective, Optimiser
 from unexposed.evaluation import held_out_quality
@@ -57,7 +58,14 @@ class TrainedMethod(Recommender):
         """This method at the start of its training, ready for the first step."""
 
     def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+        self,
+        clicks: Clicks,
+        held_out: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
         trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
         parameters, facts = training.run(
@@ -65,6 +73,8 @@ class TrainedMethod(Recommender):
             epoch=trainee.epoch,
             parameters=trainee.parameters,
             progress=progress,
+            memory=trainee.memory,
+            checkpoint=checkpoint,
         )
         return parameters, facts | trainee.facts
 
@@ -146,6 +156,7 @@ class FactorMethod(TrainedMethod):
         return training.Trainee(
             *self._steps_and_epoch(engine, learned_from, seed, rng),
             parameters=lambda: self.finished(engine.parameters(), clicks, side),
+            memory=training.Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": kind.removesuffix("Engine").lower()},
         )
 

@@ -135,7 +135,7 @@ class Ids:
         if self.are_integers:
             return {"integers": self.values} | order
         if not self.are_texts:
-            document = json.dumps([_to_json(raw) for raw in self.values.tolist()])
+            document = json.dumps([to_json(raw) for raw in self.values.tolist()])
             return {"json": np.frombuffer(document.encode(), dtype=np.uint8)}
         texts = self.values if isinstance(self.values, Texts) else Texts.of(self.values.tolist())
         return {"run": texts.run, "ends": texts.ends, **order}
@@ -242,11 +242,12 @@ def _whole(raw: Hashable) -> int | None:
     return int(raw) if _is_int64(raw) else None  # type: ignore[call-overload]
 
 
-def _to_json(raw: Hashable) -> Any:
+def to_json(raw: Hashable) -> Any:
+    """A raw id that is neither an integer nor text, as JSON can hold it."""
     if raw is None or isinstance(raw, str | bool | int | float):
         return raw
     if isinstance(raw, tuple):
-        return {"tuple": [_to_json(part) for part in raw]}
+        return {"tuple": [to_json(part) for part in raw]}
     raise InputError(
         f"ids of type {type(raw).__name__} cannot be saved; use text, numbers or tuples of them"
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import settings as checks
+from unexposed.checkpoint import EVERY, Checkpoint, fingerprint, remove
 from unexposed.data import Clicks, Ids, Indices
 from unexposed.errors import InputError
 
@@ -57,8 +58,16 @@ class Recommender(ABC):
         seed: int = 0,
         side: Side | None = None,
         progress: show.Progress | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: float = EVERY,
+        resume: bool = False,
     ) -> "Model":
-        """Learn from clicks; the held-out ones choose the epoch (a tenth is set aside if none)."""
+        """Learn from clicks; the held-out ones choose the epoch (a tenth is set aside if none).
+
+        `checkpoint` names a folder for what a killed training needs to go on: give it again, with
+        `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
+        removed when the model is saved.
+        """
         if not isinstance(clicks, Clicks) or not isinstance(held_out, Clicks | None):
             raise InputError(
                 f"{self.name} learns from Clicks, got {type(clicks).__name__}: "
@@ -75,13 +84,28 @@ class Recommender(ABC):
             clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
         else:
             seen = clicks.union(held_out)
+        kept, folder = None, None if checkpoint is None else Path(checkpoint)
+        if folder is not None:
+            of = fingerprint(self, clicks, held_out, seed=seed, side=side)
+            kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
+        elif resume:
+            raise InputError("resume needs the checkpoint to go on from: give checkpoint=FOLDER")
         with progress or show.on_terminal(otherwise=show.Silent) as told:
-            parameters, facts = self.train(clicks, held_out, seed=seed, side=side, progress=told)
-        return Model(self, parameters, seen, {"seed": seed, **facts})
+            parameters, facts = self.train(
+                clicks, held_out, seed=seed, side=side, progress=told, checkpoint=kept
+            )
+        return Model(self, parameters, seen, {"seed": seed, **facts}, folder)
 
     @abstractmethod
     def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: show.Progress
+        self,
+        clicks: Clicks,
+        held_out: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: show.Progress,
+        checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
         """What was learned, as arrays by name, and the facts of the training."""
 
@@ -103,6 +127,7 @@ class Model:
     parameters: Parameters
     clicks: Clicks  # all it has seen, held-out ones included
     facts: dict[str, Any]
+    checkpoint: Path | None = None  # of its training; not needed once the model is saved
 
     @property
     def user_ids(self) -> Ids:
@@ -207,6 +232,8 @@ class Model:
         from unexposed.storage import save
 
         save(self, Path(folder))
+        if self.checkpoint is not None:
+            remove(self.checkpoint)
 
     def _exposure_of(self, rows: Indices, items: Indices) -> NDArray[np.float32]:
         out = np.empty(items.shape, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The one loop: epochs, the held-out clicks that choose one, early stopping."""
+"""The one loop: epochs, the held-out clicks that choose one, early stopping, checkpoints."""
 
 import math
 import time
@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from unexposed import archive
+from unexposed.checkpoint import CHECKPOINT, Checkpoint, Course
 from unexposed.errors import InputError
 from unexposed.progress import Progress, Tick
 from unexposed.recommender import Parameters
@@ -23,12 +27,32 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """All that an epoch reads and changes, so that a training can go on from a checkpoint."""
+
+    kind: str  # of what learns; another kind has other arrays
+    state: Callable[[], Parameters]  # not copied: it is written before the next epoch
+    restore: Callable[[Parameters], None]  # copies what it is given
+    rng: np.random.Generator
+
+    @staticmethod
+    def of(kind: str, state: Parameters, rng: np.random.Generator) -> "Memory":
+        """Of a method that keeps all in a dict, with new arrays in every epoch."""
+
+        def restore(saved: Parameters) -> None:
+            state.update({name: np.array(saved[name]) for name in state})
+
+        return Memory(kind, lambda: state, restore, rng)
+
+
+@dataclass(frozen=True)
 class Trainee:
     """A method at the start of its training on one log; it learns when it is asked to."""
 
     steps: Callable[[], Iterator[float]]  # one more epoch, step by step: the loss before each
     epoch: Callable[[], float]  # the same at once, the mean loss
     parameters: Callable[[], Parameters]  # a copy of what was learned
+    memory: Memory
     facts: dict[str, Any] = field(default_factory=dict)  # what a model says of its training
 
 
@@ -38,52 +62,88 @@ def run(
     epoch: Callable[[], float],
     parameters: Callable[[], Parameters],
     progress: Progress,
+    memory: Memory | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Parameters, dict[str, Any]]:
     """The parameters of the best epoch and the facts of the training.
 
-    `epoch` and `parameters` are those of a `Trainee`.
+    `epoch`, `parameters` and `memory` are those of a `Trainee`.
     Without held-out clicks the last epoch is kept. Ctrl-C ends the training and keeps the best
     epoch so far; a loss that is not finite does too, and with no good epoch it is an error.
+    With a checkpoint a killed training can go on, to the same bits as if it had never stopped.
     """
     started = time.monotonic()
-    best, best_epoch, best_value = None, 0, -math.inf
-    losses: list[float] = []
-    values: list[float] = []
+    course = Course()
+    if memory is not None and checkpoint is not None:
+        course = _resumed(loop, memory, checkpoint, progress)
     ended = "all epochs done"
     try:
-        for number in range(1, loop.epochs + 1):
+        for number in range(len(course.losses) + 1, loop.epochs + 1):
             loss = epoch()
             if not math.isfinite(loss):
                 ended = f"the loss was not finite in epoch {number}"
                 break
-            losses.append(loss)
-            value = None
-            if loop.quality is None:
-                best, best_epoch = parameters(), number
-            else:
-                current = parameters()
-                values.append(loop.quality(current))
-                recent = values[-loop.window :]
-                value = sum(recent) / len(recent)
-                if value > best_value:
-                    best, best_epoch, best_value = current, number, value
-            progress(Tick(loop.label, number, loop.epochs, loss, value, best_epoch))
-            if loop.quality and loop.patience and number - best_epoch >= loop.patience:
+            course.losses.append(loss)
+            value = _judge(loop, course, number, parameters())
+            progress(Tick(loop.label, number, loop.epochs, loss, value, course.best_epoch))
+            if loop.quality and loop.patience and number - course.best_epoch >= loop.patience:
                 ended = f"no improvement in {loop.patience} epochs"
                 break
+            if memory is not None and checkpoint is not None and checkpoint.is_due():
+                _keep(course, memory, checkpoint, started, progress)
     except KeyboardInterrupt:
-        if best is None:
+        if course.best is None:
             raise
         ended = "interrupted"
-    if best is None:
+    if course.best is None:
         raise InputError(f"{loop.label}: {ended}; try a lower learning_rate or a smaller dim")
     facts = {
-        "epochs_run": len(losses),
-        "best_epoch": best_epoch,
-        "best_value": best_value if values else None,
+        "epochs_run": len(course.losses),
+        "best_epoch": course.best_epoch,
+        "best_value": course.best_value if course.values else None,
         "ended": ended,
-        "losses": losses,
-        "held_out": values,
-        "seconds": time.monotonic() - started,
+        "losses": course.losses,
+        "held_out": course.values,
+        "seconds": course.seconds + time.monotonic() - started,
     }
-    return best, facts
+    return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
+
+
+def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> float | None:
+    """The quality of an epoch, averaged; the epoch is kept where it is the best so far."""
+    if loop.quality is None:
+        course.best, course.best_epoch = current, number
+        return None
+    course.values.append(loop.quality(current))
+    recent = course.values[-loop.window :]
+    value = sum(recent) / len(recent)
+    if value > course.best_value:
+        course.best, course.best_epoch, course.best_value = current, number, value
+    return value
+
+
+def _resumed(loop: Loop, memory: Memory, checkpoint: Checkpoint, progress: Progress) -> Course:
+    """The course of a training up to its checkpoint, its memory put back; a new one without."""
+    kept = checkpoint.read(memory.kind)
+    if kept is None:
+        return Course()
+    course, state, random = kept
+    with archive.refusing(CHECKPOINT, checkpoint.folder / archive.ARRAYS):
+        memory.restore(state)
+        memory.rng.bit_generator.state = random
+    course.resumed_at.append(len(course.losses))
+    progress.note(f"{loop.label}: resumed at epoch {len(course.losses)} of {loop.epochs}")
+    return course
+
+
+def _keep(
+    course: Course, memory: Memory, checkpoint: Checkpoint, started: float, progress: Progress
+) -> None:
+    checkpoint.keep(
+        course,
+        kind=memory.kind,
+        state=memory.state(),
+        random=dict(memory.rng.bit_generator.state),
+        started=started,
+        progress=progress,
+    )

@@ -56,6 +56,14 @@ class Engine(Protocol):
         """A copy of what has been learned, by name."""
         ...
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that a step reads and changes, by name; not copied where it need not be."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Be as the engine was whose state this is."""
+        ...
+
 
 @runtime_checkable
 class DrawsSamples(Protocol):
@@ -73,6 +81,14 @@ class DrawsSamples(Protocol):
 
 
 Initial = Mapping[str, NDArray[Any]]
+
+
+def put_back(tables: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any]]) -> None:
+    """Copy a state into the tables it was taken from, or into those of the same engine."""
+    for name, table in tables.items():
+        if (state[name].shape, state[name].dtype) != (table.shape, table.dtype):
+            raise ValueError(f"{name} has not the shape it has here")
+        table[...] = state[name]
 
 
 RELEVANCE = ("user_factors", "item_factors")

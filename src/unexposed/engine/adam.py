@@ -6,7 +6,11 @@ of a frequent one (lr, not the 3·lr that a global count would make of it). Weig
 to the gradient (as in torch.optim.Adam), on touched rows only.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -23,6 +27,10 @@ class RowAdam:
         self._second = torch.zeros_like(table)
         self._count = torch.zeros(len(table), dtype=table.dtype)
 
+    def moments(self) -> dict[str, Tensor]:
+        """What a step reads and changes beside the table."""
+        return {"first": self._first, "second": self._second, "count": self._count}
+
     def step(self, rows: Tensor, gradient: Tensor) -> None:
         """Move these rows, each given once, against their gradient."""
         row = self._table[rows]
@@ -34,3 +42,11 @@ class RowAdam:
         self._first[rows], self._second[rows] = first, second
         direction = (first / (1 - BETA1**count)) / ((second / (1 - BETA2**count)).sqrt() + EPSILON)
         self._table[rows] = row - self._learning_rate * direction
+
+
+def tables_of(tables: Mapping[str, Tensor], adam: Mapping[str, RowAdam]) -> dict[str, NDArray[Any]]:
+    """Tables and their moments as arrays that share their memory."""
+    found = {name: table.numpy() for name, table in tables.items()}
+    for name, optimiser in adam.items():
+        found |= {f"{name}.{m}": t.numpy() for m, t in optimiser.moments().items()}
+    return found

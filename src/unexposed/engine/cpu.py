@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form
+from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form, put_back
 from unexposed.engine import cpu_kernels as kernels
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.errors import InputError
@@ -34,6 +34,8 @@ STRATEGY_CODES = {
     "bilevel_on_batch": kernels.BILEVEL_ON_BATCH,
     "frozen": kernels.FROZEN,
 }
+LEARNED = ("users", "items", "seers", "gate", "ahead_users", "ahead_items")
+POWERS = ("user_power", "item_power", "seer_power", "gate_power")
 NUMBA_CONFIG: Any = numba.config
 RUN: Any = kernels.run
 PLANNED = 16  # batches laid out ahead of their steps
@@ -101,6 +103,16 @@ class CpuEngine:
             found["exposure_user_factors"] = _values(model.seers, dim)
             found["gate_weight"], found["gate_bias"] = model.gate[:dim], model.gate[3 * dim :][:1]
         return {name: found[name].copy() for name in self._names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._tables() | {"turn": np.array([self._turn])}
+
+    def restore(self, state: Initial) -> None:
+        put_back(self._tables(), state)
+        self._turn = int(state["turn"][0])
+
+    def _tables(self) -> dict[str, NDArray[Any]]:
+        return {name: getattr(self._model, name) for name in (*LEARNED, *POWERS)}
 
     def compile(self) -> None:
         """Have the kernel ready: seconds the first time on a machine, from its cache later."""

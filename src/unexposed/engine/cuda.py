@@ -102,6 +102,7 @@ class CudaEngine:
         self._state = torch.zeros(5, dtype=torch.int64, device=device)
         self._claims = 0  # claim numbers given out so far: they only ever grow
         self._turn = 0
+        self._sampler: DeviceSampler | None = None  # the last one made
         self._space: _Space | None = None
 
     def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
@@ -119,13 +120,14 @@ class CudaEngine:
         self, clicks: Clicks, *, negatives: int, weighting: Weighting, pairwise: bool, seed: int
     ) -> "DeviceSampler":
         """What draws the epochs of this log on the card."""
-        return DeviceSampler(
-            DeviceClicks.of(clicks),
+        self._sampler = DeviceSampler(
+            DeviceClicks.of(clicks, device=self._device),
             negatives=negatives,
             seed=seed,
             weighting=weighting,
             pairwise=pairwise,
         )
+        return self._sampler
 
     def train_epoch(self, sampler: "DeviceSampler", *, batch_size: int) -> float:
         """As `epoch`, on the sampler's next epoch, drawn on the card."""
@@ -148,6 +150,31 @@ class CudaEngine:
             gate = arrays.pop("gate")
             arrays |= {"gate_weight": gate[0], "gate_bias": gate[1, :1]}
         return {name: arrays[name] for name in self._names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copied to the host. Claims are left out: they only tell the batches of a run apart."""
+        drawn = 0 if self._sampler is None else self._sampler.epochs
+        tables = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
+        return tables | {"turn": np.array([self._turn]), "epochs_drawn": np.array([drawn])}
+
+    def restore(self, state: Initial) -> None:
+        for name, tensor in self._tensors().items():
+            if state[name].shape != tuple(tensor.shape):
+                raise ValueError(f"{name} has not the shape it has here")
+            tensor.copy_(torch.from_numpy(np.array(state[name])))
+        self._turn = int(state["turn"][0])
+        if self._sampler is not None:
+            self._sampler.epochs = int(state["epochs_drawn"][0])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tables = {"users": self._users, "items": self._items}
+        if self._objective.strategy is not None:
+            tables |= {"seers": self._seers, "gate": self._gate}
+        return {
+            f"{name}.{part}": getattr(table, part)
+            for name, table in tables.items()
+            for part in ("rows", "counts")
+        }
 
     def compile(self, *, batch_size: int = 1024) -> None:
         """Have the kernels ready: seconds the first time on a machine, from a cache later."""
@@ -592,7 +619,7 @@ class DeviceSampler:
             self._sources = (counts < clicks.n_items)[clicks.users.long()].nonzero().flatten()
             n_sources = len(self._sources)
         self._n = n_sources * negatives + (0 if pairwise else len(clicks.users))
-        self._epoch = 0
+        self.epochs = 0  # drawn so far
         self._plan = np.zeros(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -601,8 +628,8 @@ class DeviceSampler:
 
     def next_epoch(self) -> None:
         """New keys."""
-        words = np.random.SeedSequence([self._seed, self._epoch]).generate_state(8)
-        self._epoch += 1
+        words = np.random.SeedSequence([self._seed, self.epochs]).generate_state(8)
+        self.epochs += 1
         side = math.isqrt(max(self._n - 1, 0)) + 1
         c = self._clicks
         seed = int(words[0]) << 31 | int(words[1]) >> 1

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed import bilevel
-from unexposed.engine import Initial, Objective, Optimiser
-from unexposed.engine.adam import RowAdam
+from unexposed.engine import Initial, Objective, Optimiser, put_back
+from unexposed.engine.adam import RowAdam, tables_of
 from unexposed.exposure import gated
 from unexposed.losses import LOSSES, pairwise
 from unexposed.sampling import Pairs, Triples
@@ -75,6 +75,13 @@ class ReferenceEngine:
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         return {name: table.numpy().copy() for name, table in self._tables.items()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return tables_of(self._tables, self._adam) | {"turn": np.array([self._turn])}
+
+    def restore(self, state: Initial) -> None:
+        put_back(tables_of(self._tables, self._adam), state)
+        self._turn = int(state["turn"][0])
 
     def _row_adam(self, name: str) -> RowAdam:
         o = self._optimiser

@@ -13,7 +13,8 @@ from torch import Tensor, sigmoid
 
 from unexposed import exposure, training
 from unexposed.data import Clicks, Indices
-from unexposed.engine.adam import RowAdam
+from unexposed.engine import put_back
+from unexposed.engine.adam import RowAdam, tables_of
 from unexposed.factors import TrainedMethod
 from unexposed.losses import inverse_propensity, low_variance
 from unexposed.progress import Progress
@@ -69,7 +70,12 @@ class CJMF(TrainedMethod):
             samples = draw(clicks, part, negatives=self.negatives, rng=rng)
             return (learner.step(batch) for batch in samples.batches(self.batch_size))
 
-        return training.Trainee(steps, lambda: float(np.mean([*steps()])), learner.parameters)
+        return training.Trainee(
+            steps,
+            lambda: float(np.mean([*steps()])),
+            learner.parameters,
+            memory=training.Memory(self.name, learner.state, learner.restore, rng),
+        )
 
     def initial(self, clicks: Clicks, rng: np.random.Generator) -> Parameters:
         """Where training starts: the residual at zero, the gate and both σ of the exposure at ½."""
@@ -239,6 +245,12 @@ class Learner:
         }
         kept["exposure"] = shown.mean(1)
         return {name: table.numpy().copy() for name, table in kept.items()}
+
+    def state(self) -> Parameters:
+        return tables_of(self._tables, self._adam)
+
+    def restore(self, state: Parameters) -> None:
+        put_back(self.state(), state)
 
     def _residual_step(
         self,

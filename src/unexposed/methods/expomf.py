@@ -66,7 +66,7 @@ class ExpoMF(TrainedMethod):
         def steps() -> Iterator[float]:
             yield epoch()  # a sweep renews everything: it is one step
 
-        return training.Trainee(steps, epoch, state.copy)
+        return training.Trainee(steps, epoch, state.copy, training.Memory.of(self.name, state, rng))
 
     def sweep(self, matrix: sp.csr_array, by_item: sp.csr_array, state: Parameters) -> float:
         """Renew users, items and μ in turn, in place; the log posterior just before μ moves."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unexposed.checkpoint import Checkpoint
 from unexposed.data import Clicks, Indices
 from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Recommender, Side
@@ -17,9 +18,16 @@ class Popularity(Recommender):
     name: ClassVar[str] = "popularity"
 
     def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+        self,
+        clicks: Clicks,
+        held_out: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, seed, side, progress
+        del held_out, seed, side, progress, checkpoint
         return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
 
     def scores(self, parameters: Parameters, users: Indices) -> Block:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unexposed.checkpoint import Checkpoint
 from unexposed.data import Clicks, Indices
 from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Recommender, Side, pair_hash
@@ -17,9 +18,16 @@ class Random(Recommender):
     name: ClassVar[str] = "random"
 
     def train(
-        self, clicks: Clicks, held_out: Clicks, *, seed: int, side: Side, progress: Progress
+        self,
+        clicks: Clicks,
+        held_out: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, side, progress
+        del held_out, side, progress, checkpoint
         return {
             "seed": np.array([seed], dtype=np.int64),
             "items": np.arange(clicks.n_items, dtype=np.int32),

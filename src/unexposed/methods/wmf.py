@@ -50,7 +50,9 @@ class WMF(TrainedMethod):
         def steps() -> Iterator[float]:
             yield epoch()  # a sweep renews everything: it is one step
 
-        return training.Trainee(steps, epoch, factors.copy)
+        return training.Trainee(
+            steps, epoch, factors.copy, training.Memory.of(self.name, factors, rng)
+        )
 
     def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
         """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""
