@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -408,16 +409,8 @@ def test_a_place_that_is_no_model_is_refused_before_training(run, here):
 def test_help_names_every_command(run):
     code, out, _ = run("--help")
     assert code == 0
-    for command in (
-        "demo",
-        "datasets",
-        "fit",
-        "recommend",
-        "evaluate",
-        "compare",
-        "run",
-        "simulate",
-    ):
+    commands = "demo datasets fit recommend doctor evaluate compare tune run report simulate"
+    for command in commands.split():
         assert command in out
 
 
@@ -450,7 +443,100 @@ def test_ctrl_c_during_fit_keeps_the_best_model_so_far(here):
     assert "(interrupted)" in err
     from unexposed.storage import load
 
-    assert isinstance(load("model").clicks, Clicks)
+    model = load("model", verify=True)
+    assert isinstance(model.clicks, Clicks)
+    assert 1 <= model.facts["best_epoch"] <= model.facts["epochs_run"] == len(model.facts["losses"])
+    assert sorted(p.name for p in here.iterdir()) == ["big.csv", "judged.csv", "log.csv", "model"]
+
+
+def test_resume_says_where_it_goes_on_what_is_not_there_and_what_differs(run, here, monkeypatch):
+    from unexposed import storage
+
+    words = "fit log.csv --out model --set epochs=4 --checkpoint-every 0".split()
+    code, _, err = run(*words, "--resume")
+    assert code == 0, err
+    assert "model.checkpoint to resume from: training from the start" in err
+
+    def full(*_: object) -> None:
+        raise cli.InputError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(storage, "save", full)
+        code, _, err = run(*words)
+    assert code == 2
+    assert Path("model.checkpoint").is_dir()
+    code, _, err = run(*words, "--resume", "--set", "dim=7")
+    assert code == 2
+    assert "dim was 50 and is now 7" in err.splitlines()[-1]
+    code, _, err = run(*words, "--resume")
+    assert code == 0, err
+    assert "mf: resumed at epoch 4 of 4" in err
+    assert "(all epochs done, resumed at epoch 4)" in err
+    assert not Path("model.checkpoint").exists()
+
+
+def test_a_training_begun_anew_says_what_it_writes_over(run, here, monkeypatch):
+    from unexposed import storage
+
+    with monkeypatch.context() as broken:
+        broken.setattr(storage, "save", lambda *_: sys.exit(3))
+        run(*"fit log.csv --out model --set epochs=2 --checkpoint-every 0".split())
+    code, _, err = run(*"fit log.csv --out model --set epochs=2".split())
+    assert code == 0
+    assert "writing over the unfinished training in" in err
+    assert "resumed" not in err
+
+
+def test_the_doctor_says_what_a_model_is_and_finds_a_changed_byte(run, here):
+    run(*"fit log.csv --out model --set epochs=2 --set dim=7".split())
+    code, out, err = run("doctor", "model")
+    assert code == 0, err
+    assert "item_factors = 7 × 7" in out
+    assert "every checksum is right" in out
+    code, out, _ = run("doctor", "model", "--json")
+    document = json.loads(out)
+    assert (document["users"], document["settings"]["dim"], document["format"]) == (12, 7, 2)
+    arrays = bytearray(Path("model/arrays.safetensors").read_bytes())
+    arrays[-1] ^= 1
+    Path("model/arrays.safetensors").write_bytes(arrays)
+    code, out, err = run("doctor", "model")
+    assert (code, out) == (2, "")
+    assert "model/arrays.safetensors is damaged" in err
+
+
+def test_memory_that_runs_out_ends_in_one_sentence_with_the_cure(here):
+    limit = 8 << 30  # of addresses; the interpreter with all it loads takes less than 2 GiB
+    child = subprocess.run(
+        [sys.executable, "-m", "unexposed", *"fit log.csv --out model --set dim=200000000".split()],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 2, child.stderr
+    assert "Traceback" not in child.stderr
+    assert "used up (Unable to allocate" in child.stderr.splitlines()[-1]
+    assert "lower dim" in child.stderr.splitlines()[-1]
+    assert not list(here.glob("model*"))
+
+
+def test_eight_fits_at_once_into_folders_of_their_own_are_like_one_alone(here):
+    words = "fit log.csv --method mf --set epochs=3 --checkpoint-every 0 --out".split()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "unexposed", *words, f"model {n}"],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(8)
+    ]
+    for child in children:
+        _, err = child.communicate(timeout=300)
+        assert child.returncode == 0, err
+    assert len({(here / f"model {n}/arrays.safetensors").read_bytes() for n in range(8)}) == 1
+    assert len(list(here.iterdir())) == 10
 
 
 def test_every_method_can_be_compared_from_the_command_line(run):

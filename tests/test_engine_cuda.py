@@ -7,6 +7,7 @@ TRITON_INTERPRET=1 python -m pytest tests/test_engine_cuda.py
 import importlib.util
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from unexposed.engine.cuda import CudaEngine, DeviceClicks, DeviceSampler
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.losses import LOSSES
+from unexposed.methods import make
+from unexposed.progress import Silent, Tick
 from unexposed.sampling import Pairs, Triples, sampled_pairs
 from unexposed.validation import ValidationSet
 
@@ -341,6 +344,79 @@ def test_an_epoch_drawn_on_the_card_teaches_what_its_samples_teach(loss: str) ->
         assert there.train_epoch(on_card, batch_size=128) == pytest.approx(expected, rel=1e-9)
     for name, table in here.parameters().items():
         np.testing.assert_allclose(there.parameters()[name], table, rtol=1e-9, atol=1e-12)
+
+
+def cards_clicks(rng: np.random.Generator) -> Clicks:
+    users, items = rng.integers(N_USERS, size=300), rng.integers(N_ITEMS, size=300)
+    return Clicks.from_pairs(users, items, user_ids=Ids.range(N_USERS), item_ids=Ids.range(N_ITEMS))
+
+
+@needs_a_card
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective("low_variance"),
+        Objective("pairwise"),
+        *(Objective("low_variance", s) for s in STRATEGIES),
+        Objective("low_variance", "bilevel", validation_batch=7),
+    ],
+)
+def test_an_engine_given_the_state_of_another_goes_on_as_that_one(objective: Objective) -> None:
+    rng = np.random.default_rng(8)
+    clicks = cards_clicks(rng)
+    learned = objective.strategy is not None
+    given: dict[str, Any] = {
+        "exposure": np.full(N_ITEMS, 0.4) if learned else None,
+        "validation": random_validation(rng, 50) if learned else None,
+        "dtype": torch.float64,
+        "device": DEVICE,
+    }
+    drawing: dict[str, Any] = {
+        "negatives": 1,
+        "weighting": "none",
+        "pairwise": objective.loss == "pairwise",
+        "seed": 3,
+    }
+    start = random_start(rng, learned=learned)
+    engines = [CudaEngine(objective, OPTIMISER, start, **given) for _ in range(2)]
+    samplers = [engine.sampler(clicks, **drawing) for engine in engines]
+    for _ in range(2):
+        engines[0].train_epoch(samplers[0], batch_size=128)
+    engines[1].train_epoch(samplers[1], batch_size=64)  # what it learns is forgotten
+    engines[1].restore(engines[0].state())
+    one, other = (engine.state() for engine in engines)
+    assert one.keys() == other.keys()
+    for name, table in one.items():
+        assert table.tobytes() == other[name].tobytes(), name
+    losses = [e.train_epoch(s, batch_size=128) for e, s in zip(engines, samplers, strict=True)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    for name, table in engines[0].parameters().items():
+        np.testing.assert_allclose(engines[1].parameters()[name], table, rtol=1e-9, atol=1e-12)
+
+
+@needs_a_card
+@pytest.mark.skipif(INTERPRETED, reason="methods run on a card only")
+@pytest.mark.parametrize("name", ["mf", "bpr", "ubo"])
+def test_a_training_on_the_card_that_is_killed_goes_on(name: str, tmp_path: Path) -> None:
+    clicks = cards_clicks(np.random.default_rng(9))
+    method = make(name, dim=6, epochs=6, patience=0, batch_size=64, engine="cuda")
+    whole = method.fit(clicks, progress=Silent())
+
+    class Killed(BaseException):
+        pass
+
+    class Killer(Silent):
+        def __call__(self, tick: Tick) -> None:
+            if tick.epoch == 4:
+                raise Killed
+
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0}
+    with pytest.raises(Killed):
+        method.fit(clicks, **kept, progress=Killer())
+    resumed = method.fit(clicks, **kept, resume=True, progress=Silent())
+    assert resumed.facts["resumed_at"] == [3]
+    # additions come in any order on a card, so the last bits of two runs differ
+    np.testing.assert_allclose(resumed.facts["losses"], whole.facts["losses"], rtol=1e-4)
 
 
 # without a card -------------------------------------------------------------------------------

@@ -173,6 +173,22 @@ def recommend(
 
 
 @app.command()
+def doctor(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    as_json: AsJson = False,
+) -> None:
+    """Read all of a saved model, compare it with its checksums, and say what it is."""
+    from unexposed import tables
+    from unexposed.storage import describe
+
+    document = describe(folder)
+    if as_json:
+        return _print_json(document)
+    tables.console().print(tables.key_value_table(document), "every checksum is right")
+    return None
+
+
+@app.command()
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
     judged: Annotated[Path, typer.Option(help="File with user, item, and relevance or rating.")],
@@ -442,12 +458,29 @@ def main() -> None:
     except InputError as error:
         _say(f"error: {error}")
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _say(f"error: {_out_of_memory(error)}")
+        sys.exit(2)
     except KeyboardInterrupt:
         _say("interrupted")
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)  # torch's own
+
+
+def _out_of_memory(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line] or ["no more to be had"]
+    return (
+        f"the memory of this machine, or what `ulimit -v` leaves of it, is used up ({lines[0]}); "
+        "lower dim (--set dim=…), give a shorter log, or use a larger machine"
+    )
 
 
 def _version(wanted: bool) -> None:

@@ -91,8 +91,16 @@ def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
     table.add_column()
     table.add_column(overflow="fold")
     for key, value in rows.items():
-        table.add_row(key, str(value).replace("[", r"\["))
+        table.add_row(key, _spoken(value).replace("[", r"\["))
     return table
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {_spoken(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return " × ".join(map(_spoken, value))
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def evaluation_table(document: dict[str, Any]) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unexposed.errors import InputError
-from unexposed.storage import ABOUT
+from unexposed.storage import MODEL
 from unexposed.writing import write_whole
 
 Say = Callable[[str], object]
@@ -19,12 +19,12 @@ def kind_of(path: Path) -> Kind:
     """Whether a folder holds experiments or a model."""
     if not path.is_dir():
         raise InputError(f"{path} is no folder: give one of experiments, or of a saved model")
-    if (path / ABOUT).is_file():
+    if (path / MODEL.about).is_file():
         return "model"
     if any(path.glob("*.toml")):
         return "experiments"
     raise InputError(
-        f"{path} holds neither a model ({ABOUT}) nor experiments (*.toml): "
+        f"{path} holds neither a model ({MODEL.about}) nor experiments (*.toml): "
         "give the folder of one or the other"
     )
 

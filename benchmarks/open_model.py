@@ -1,0 +1,134 @@
+"""How long a large saved model takes to open, to find a user by raw id, and to recommend.
+
+    python benchmarks/open_model.py --users 10000000 --items 1000000 --dim 64
+
+It writes a model of this size (numbers drawn at random; 10 clicks a user) to a temporary folder,
+about 5 GB at these sizes, and opens it in processes of their own: first with nothing of it in the
+memory of the system, then with what the runs before have left there. The time to import the
+package is not counted.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CLICKS_A_USER = 10
+
+
+def write_model(folder: Path, *, users: int, items: int, dim: int, text: bool) -> None:
+    """A model of mf with vectors drawn at random, and clicks spread over the catalogue."""
+    from unexposed.data import Clicks
+    from unexposed.ids import Ids, Texts
+    from unexposed.methods import make
+    from unexposed.recommender import Model
+
+    rng = np.random.default_rng(0)
+    rows = np.repeat(np.arange(users, dtype=np.int32), CLICKS_A_USER)
+    first = rng.integers(items - CLICKS_A_USER, size=users, dtype=np.int32)
+    columns = np.repeat(first, CLICKS_A_USER) + np.tile(
+        np.arange(CLICKS_A_USER, dtype=np.int32), users
+    )
+    user_ids = Ids(np.arange(users) * 3 + 10**9)
+    if text:
+        user_ids = Ids(Texts.of(f"customer-{n:012d}" for n in range(users)))
+        user_ids.__dict__["order"] = None  # as they stand
+    clicks = Clicks.stored(
+        rows,
+        columns,
+        np.ones_like(rows),
+        np.arange(users + 1) * CLICKS_A_USER,
+        user_ids=user_ids,
+        item_ids=Ids.range(items),
+    )
+    tables = {"user_factors": users, "item_factors": items}
+    parameters = {
+        name: rng.standard_normal((n, dim), dtype=np.float32) for name, n in tables.items()
+    }
+    Model(make("mf", dim=dim), parameters, clicks, {"seed": 0}).save(folder)
+
+
+def forget(folder: Path) -> None:
+    """Have the system drop what it holds of these files in memory."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measure(folder: Path) -> dict[str, float]:
+    """Seconds of each step in this process, and the most memory it has held, in MB."""
+    import unexposed.methods
+    from unexposed.storage import load
+
+    del unexposed
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    taken, clock = {}, time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal clock
+        now = time.perf_counter()
+        taken[name], clock = now - clock, now
+
+    model = load(folder)
+    lap("open")
+    wanted = [model.user_ids.values[n] for n in (3, len(model.user_ids) // 2, -1)]
+    lap("three raw ids by index")
+    found = model.user_ids.index([*wanted, "nobody"])
+    lap("three users by raw id")
+    assert found.tolist() == [3, len(model.user_ids) // 2, len(model.user_ids) - 1, -1]
+    model.recommend(wanted, k=10)
+    lap("ten items for three users")
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {**taken, "MB held at most": held / 1024}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--users", type=int, default=10_000_000)
+    parser.add_argument("--items", type=int, default=1_000_000)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--folder", type=Path, help="measure this model, and print JSON")
+    parser.add_argument("--temporary", type=Path, help="where the models are written")
+    given = parser.parse_args()
+    if given.folder is not None:
+        print(json.dumps(measure(given.folder)))
+        return
+    for text in (False, True):
+        with tempfile.TemporaryDirectory(dir=given.temporary) as place:
+            folder = Path(place) / "model"
+            begin = time.perf_counter()
+            write_model(folder, users=given.users, items=given.items, dim=given.dim, text=text)
+            size = sum(path.stat().st_size for path in folder.iterdir())
+            kind = "text" if text else "integer"
+            print(
+                f"{given.users:,} users with {kind} ids × {given.items:,} items, dim {given.dim}, "
+                f"{given.users * CLICKS_A_USER:,} clicks: {size / 1e9:.2f} GB, made and saved in "
+                f"{time.perf_counter() - begin:.0f} s"
+            )
+            forget(folder)
+            for run in ("nothing in memory", "a second time", "a third time"):
+                shown = {name: f"{value:.3f}" for name, value in in_a_process(folder).items()}
+                print(f"  {run}: " + ", ".join(f"{k} {v}" for k, v in shown.items()))
+
+
+def in_a_process(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--folder", str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    main()
