@@ -116,6 +116,11 @@ def test_stored_clicks_are_looked_at_where_all_of_them_are_used():
         wrong[damaged][0] = -1
         with pytest.raises(InputError, match=complaint):
             stored(*wrong).checked()
+        for use in ("keys", "item_counts", "user_counts"):
+            with pytest.raises(InputError, match=complaint):
+                getattr(stored(*wrong), use)
+        with pytest.raises(InputError, match=complaint):
+            stored(*wrong).matrix()
     assert stored(*columns).pick(np.array([True, False])).items.tolist() == [1]
 
 

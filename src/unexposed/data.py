@@ -125,7 +125,8 @@ class Clicks:
     @cached_property
     def keys(self) -> NDArray[np.int64]:
         """The pairs as sorted numbers, for membership by binary search."""
-        return pair_keys(self.users, self.items, self.n_items)
+        log = self.checked()
+        return pair_keys(log.users, log.items, self.n_items)
 
     @cached_property
     def user_start(self) -> NDArray[np.int64]:
@@ -135,12 +136,12 @@ class Clicks:
     @cached_property
     def item_counts(self) -> NDArray[np.int64]:
         """How many users clicked each item."""
-        return np.bincount(self.items, minlength=self.n_items)
+        return np.bincount(self.checked().items, minlength=self.n_items)
 
     @cached_property
     def user_counts(self) -> NDArray[np.int64]:
         """How many items each user clicked."""
-        return np.bincount(self.users, minlength=self.n_users)
+        return np.bincount(self.checked().users, minlength=self.n_users)
 
     def contain(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether each pair was clicked."""
@@ -152,8 +153,8 @@ class Clicks:
 
     def matrix(self) -> sp.csr_array:
         """Users × items, sparse, 1 for a click."""
-        ones = np.ones(len(self), dtype=np.float32)
-        return sp.csr_array((ones, self.items, self.user_start), shape=(self.n_users, self.n_items))
+        ones, log = np.ones(len(self), dtype=np.float32), self.checked()
+        return sp.csr_array((ones, log.items, log.user_start), shape=(self.n_users, self.n_items))
 
     def pick(self, chosen: NDArray[Any]) -> "Clicks":
         """The clicks at these positions (a mask, or ascending indices)."""
