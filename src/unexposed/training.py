@@ -52,7 +52,7 @@ class Trainee:
     steps: Callable[[], Iterator[float]]  # one more epoch, step by step: the loss before each
     epoch: Callable[[], float]  # the same at once, the mean loss
     parameters: Callable[[], Parameters]  # a copy of what was learned
-    memory: Memory
+    memory: Memory | None = None  # what a checkpoint keeps of it; None: nothing can
     facts: dict[str, Any] = field(default_factory=dict)  # what a model says of its training
 
 
