@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from unexposed import experiment, timing, training
+from unexposed import experiment, results, running, timing, training
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.experiment_data import open_data
@@ -43,7 +43,8 @@ class Slow(TrainedMethod):
             self.clock.now += next(takes)
             return 0.5
 
-        return training.Trainee(lambda: iter(()), epoch, dict)
+        memory = training.Memory.of(self.name, {}, np.random.default_rng(seed))
+        return training.Trainee(lambda: iter(()), epoch, dict, memory)
 
 
 def quick(name: str, **settings):
@@ -157,3 +158,30 @@ def test_body_times_the_epochs_on_the_clicks_that_are_not_held_out():
 def test_an_option_is_refused():
     with pytest.raises(InputError, match=r"x, \[options\]: there is no 'repeats'"):
         timing.body(task_of(options={"repeats": 3}))
+
+
+def test_repeats_come_in_turn_and_are_stored_by_arm(tmp_path):
+    small = {"epochs": 1, "dim": 4, "engine": "cpu"}
+    document = {
+        "kind": "timing",
+        "seeds": 2,
+        "data": {"simulate": {"users": 60, "items": 30, "seed": 0}},
+        "methods": {"relmf": {"settings": small}, "ubo": {"settings": small}},
+    }
+    asked = experiment.parse(document, name="x", where="x.toml", studies=tmp_path)
+    heard = Notes()
+    path = tmp_path / "x.jsonl"
+    running.run(asked, path, progress=heard)
+    turns = [("relmf", 0), ("ubo", 0), ("relmf", 1), ("ubo", 1)]
+    noted = [note for note in heard.notes if note.startswith("x: ")]
+    assert [note.split(" (")[0] for note in noted] == [f"x: {a}, seed {s}" for a, s in turns]
+    stored = [(line["arm"], line["seed"]) for line in results.read_lines(path)]
+    assert stored == sorted(turns)
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)

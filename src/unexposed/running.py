@@ -47,6 +47,8 @@ def run(
     wanted = [(arm, seed) for arm in arms for seed in range(experiment.seeds)]
     finished = {} if fresh else {pair_of(li): li for li in stored if is_current(experiment, li)}
     todo = [pair for pair in wanted if pair not in finished]
+    if experiment.kind == "timing":
+        todo.sort(key=lambda pair: pair[1])  # repeats in turn: whatever else runs disturbs all arms
     if done := len(wanted) - len(todo):
         say(f"{experiment.name}: {done} of {len(wanted)} runs are finished already")
     failures: list[str] = []
