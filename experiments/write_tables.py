@@ -70,6 +70,10 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
     "adam table": ("docs/engine.md", lambda: markdown(benchmarks.adam(result("row_adam_coat")))),
     "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),
+    "coat selection": (
+        "docs/results.md",
+        lambda: markdown(benchmarks.selection(result("selection_coat"))),
+    ),
     "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
     "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
     "strategies results": (

@@ -73,3 +73,27 @@ def adam(document: list[dict[str, Any]]) -> Table:
     ]
     heads = ["", "touched rows", "dense", "difference", "p"]
     return Table("adam", "Adam on touched rows, and dense", heads, rows)
+
+
+def selection(document: dict[str, Any]) -> Table:
+    """How well each estimate on held-out clicks chooses epochs and settings, best first."""
+    found = sorted(document["estimates"].items(), key=lambda pair: pair[1]["epoch_regret"])
+    rows = []
+    for name, values in found:
+        what, exponent = name.rsplit(", ", 1)
+        rows.append(
+            [
+                Cell(what),
+                Cell(exponent),
+                Cell(f"{values['epoch_regret']:.4f}"),
+                Cell(signed(values["rank_correlation"])),
+            ]
+        )
+    heads = ["list", "exponent", "DCG@3 lost by its epochs", "rank correlation of settings"]
+    methods = ", ".join(document["methods"])
+    note = (
+        f"{document['trials']} settings of {methods}, one split; the mean of their best judged "
+        f"DCG@3 is {document['best_judged']:.3f}. few: DCG@3 among ten random items; top 20 and "
+        "all: DCG@20 and DCG over the catalogue; pooled: normalised over all users."
+    )
+    return Table("selection", "What to choose by", heads, rows, [note])
