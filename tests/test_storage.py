@@ -6,6 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,14 @@ def test_saving_over_a_model_replaces_it_and_leaves_nothing_else(model, tmp_path
     model_of(Ids.of(["z", "y"]), Ids.of([1, 2])).save(place)
     assert load(place).user_ids.values.tolist() == ["z", "y"]
     assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="has no such swap")
+def test_a_model_is_replaced_in_one_step_so_there_is_no_moment_without_one(tmp_path, monkeypatch):
+    numbered("a", 3).save(tmp_path / "model")
+    monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("the old one was moved away first"))
+    numbered("b", 3).save(tmp_path / "model")
+    assert letter_of(load(tmp_path / "model")) == "b"
 
 
 def test_saving_without_the_swap_of_the_system_replaces_the_model_too(tmp_path, monkeypatch):
