@@ -8,6 +8,7 @@ import io
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -716,6 +717,154 @@ def test_any_bytes_are_read_or_refused(folder: Path, content: bytes) -> None:
     except InputError as error:
         outcome = str(error)
     assert isinstance(outcome, Clicks) or str(outcome).isprintable()
+
+
+def sentence_or(read: Callable[[], Any]) -> Any:
+    """What was read, or the sentence it was refused with."""
+    try:
+        return read()
+    except InputError as error:
+        return str(error)
+
+
+def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = ",") -> Any:
+    """How often each row of these columns comes, or None where the module finds the file invalid.
+
+    A field may be empty or missing only where it is not asked for, and there may be none too many
+    but empty ones.
+    """
+    try:
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        rows = [row for row in csv.reader(text, delimiter=delimiter, strict=True) if row]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    if b"\0" in content or not rows or any(rows[0].count(name) != 1 for name in columns):
+        return None
+    header, places = rows[0], [rows[0].index(name) for name in columns]
+    taken = [[row[at] if at < len(row) else "" for at in places] for row in rows[1:]]
+    too_long = any(any(row[len(header) :]) for row in rows)
+    return None if too_long or any("" in row for row in taken) else Counter(map(tuple, taken))
+
+
+LINE_ENDS_OF_OTHERS = ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"]  # to str.splitlines, not to CSV
+QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\"]
+PLAIN = [*"ab78,,\n;|\t #é<>", "\r", "\r\n", ",,", "😀", "שלום", "\ufeff", "user", "item"]
+pieces = st.sampled_from([*LINE_ENDS_OF_OTHERS, *QUOTED, *PLAIN, "\nu,i\n", "x" * 200])
+rows_of_text = st.lists(pieces, max_size=14).map("".join)
+
+
+@settings(max_examples=400)
+@given(
+    body=rows_of_text, start=st.sampled_from(["", "\ufeff"]), end=st.sampled_from(["\n", "\r\n"])
+)
+def test_what_is_read_from_any_text_is_what_the_csv_module_reads(
+    folder: Path, body: str, start: str, end: str
+) -> None:
+    content = f"{start}user,item{end}z,y\n{body}".encode()
+    (folder / "any.csv").write_bytes(content)
+    clicks = sentence_or(lambda: read_log(folder / "any.csv", say=quiet))
+    if isinstance(clicks, str):
+        assert clicks.isprintable()
+        return
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == read_by_the_csv_module(content, ["user", "item"])
+
+
+valid_text = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(st.tuples(valid_text, valid_text), min_size=3, max_size=6),
+    edits=st.lists(
+        st.tuples(st.floats(0, 0.999), st.binary(max_size=2), st.integers(0, 2)), max_size=3
+    ),
+    name=st.sampled_from(["edited.csv", "edited.tsv", "edited.csv.gz"]),
+)
+def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
+    folder: Path, rows: list[tuple[str, str]], edits: list[Any], name: str
+) -> None:
+    delimiter = "\t" if "tsv" in name else ","
+    stream = io.StringIO(newline="")
+    csv.writer(stream, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(
+        [("user", "item"), *rows]
+    )
+    content = bytearray(stream.getvalue().encode())
+    for where, new, removed in edits:
+        at = int(where * len(content))
+        content[at : at + removed] = new
+    (folder / name).write_bytes(packed(bytes(content)) if name.endswith("gz") else content)
+    expected = read_by_the_csv_module(bytes(content), ["user", "item"], delimiter)
+    clicks = sentence_or(lambda: read_log(folder / name, say=quiet))
+    if isinstance(clicks, str):
+        assert clicks.isprintable()
+        several = expected is not None and all(
+            len(set(side)) > 1 for side in zip(*expected, strict=True)
+        )
+        assert edits or not several, clicks  # a valid log of several users and items is read
+        return
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["a\rb,x", "a\r,x", "\ra,x", "a,x\r", "a,x\r\r"])
+def test_a_carriage_return_alone_is_refused_outside_quotes_with_its_line(
+    write: Any, text: str
+) -> None:
+    """polars drops some of these and keeps others."""
+    for end in ("", "\n", "\r\n"):
+        if (text + end).endswith("x\r\n"):
+            continue  # the end of a line
+        sentence = refusal(write(f"user,item\nz,y\n{text}{end}"))
+        assert "line 3: a carriage return stands alone; end lines in a newline" in sentence
+
+
+@pytest.mark.parametrize("field", ['"a" ', '"a"b', '"" ""', '"a""'])
+def test_text_after_a_closing_quote_is_refused_with_its_line(write: Any, field: str) -> None:
+    for row in (f"{field},x", f"b,{field}"):
+        assert "line 3: the quotes do not match" in refusal(write(f"user,item\nz,y\n{row}\n"))
+
+
+def test_ids_of_a_megabyte_come_back(write: Any) -> None:
+    long = ["x" * 1_000_000, 'é"' * 500_000, "a\n" * 500_000]
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([("user", "item"), *((t, t) for t in long)])
+    assert pairs(read_log(write(stream.getvalue()), say=quiet)) == {(t, t): 1 for t in long}
+    assert csv.field_size_limit() == 131072  # the caller's csv module is left alone
+    assert "quotes" in refusal(write(f'user,item\nz,y\n"{long[0]}"b,x\n'))
+
+
+@settings(max_examples=100)
+@given(body=rows_of_text)
+def test_judgements_read_from_any_text_are_what_the_csv_module_reads(
+    folder: Path, body: str
+) -> None:
+    raw = ["z", "a", "b", "7", "8", "y", "é", "user"]
+    trained = read_log({"user": raw, "item": raw}, say=quiet)
+    content = f"user,item,label\nz,y,1\na,b,0\n{body}".encode()
+    (folder / "judged.csv").write_bytes(content)
+    judgements = sentence_or(lambda: read_judged(folder / "judged.csv", trained, say=quiet))
+    if isinstance(judgements, str):
+        assert judgements.isprintable()
+        return
+    rows = read_by_the_csv_module(content, ["user", "item", "label"])
+    known = {(u, i) for u, i, _ in rows if u in raw and i in raw}
+    true = {(u, i) for u, i, label in rows if float(label.replace("true", "1")) == 1}
+    assert judged(judgements) == {pair: pair in true for pair in known}
+
+
+@settings(max_examples=100)
+@given(content=st.binary(max_size=40) | rows_of_text.map(str.encode))
+def test_ids_read_from_any_bytes_are_its_lines(folder: Path, content: bytes) -> None:
+    (folder / "ids.txt").write_bytes(content)
+    found = sentence_or(lambda: read_ids(folder / "ids.txt", Ids.of(["a"])))
+    if isinstance(found, str):
+        assert found.isprintable()
+        return
+    lines = content.decode("utf-8-sig").split("\n")
+    assert found == [line.rstrip("\r") for line in lines if line.strip()]
 
 
 @pytest.mark.parametrize(

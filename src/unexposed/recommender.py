@@ -311,4 +311,8 @@ def column(values: NDArray[Any]) -> "pl.Series":
     kinds = {type(v) for v in values.tolist()}
     if len(kinds) == 1 and kinds <= {str, float, bool}:
         return pl.Series(values.tolist())
+    if kinds == {int}:  # beyond int64, as hashes of 64 bits without a sign are
+        wide = pl.UInt64 if min(values) >= 0 and max(values) < 2**64 else pl.Int128
+        if min(values) >= -(2**127) and max(values) < 2**127:
+            return pl.Series(values.tolist(), dtype=wide)
     return pl.Series(values.tolist(), dtype=pl.Object)

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 from os import PathLike
 from pathlib import Path
@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed.errors import InputError
+from unexposed.parquet import impossible_page
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
@@ -40,15 +41,19 @@ class Text:
     """Delimited text with a header; a row that is refused is named by its line."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
-        check_text(path)
+        quotes, lone_returns = check_text(path)
         self.name = plain(path)
         self._path = path
         self._delimiter = delimiter
         self._kept: NDArray[np.int64] | None = None
         self.columns = self._header()
+        if lone_returns and (misfit := self._misfit()):
+            raise misfit
+        if quotes:
+            self._check_quotes()
 
     def _header(self) -> list[str]:
-        with text_lines(self._path) as lines:
+        with text_lines(self._path) as lines, _long_fields():
             try:
                 header = next(filter(None, csv.reader(lines, delimiter=self._delimiter)))
             except StopIteration:
@@ -94,13 +99,28 @@ class Text:
         self._kept = np.delete(np.arange(len(rows)), blank)
         return rows[self._kept]
 
+    def _check_quotes(self) -> None:
+        """Refuse text after a closing quote, which polars reads in its own way."""
+        with text_lines(self._path) as lines, _long_fields():
+            try:
+                for _ in csv.reader(lines, delimiter=self._delimiter, strict=True):
+                    pass
+            except csv.Error as error:
+                raise self._misfit() or InputError(f"{self.name}: {error}") from None
+
     def _misfit(self) -> InputError | None:
         """What is wrong with the first row that does not fit the header."""
         for line, text in self._records():
             try:
-                [fields] = csv.reader([text], delimiter=self._delimiter, strict=True)
+                with _long_fields():
+                    [fields] = csv.reader([text], delimiter=self._delimiter, strict=True)
+                whole = text.count('"') % 2 == 0 and not text.endswith(("\r", "\r\r\n"))
             except (csv.Error, ValueError):
+                whole = False
+            if not whole:
                 fault = "the quotes do not match; quote the field and double the quotes in it"
+                if '"' not in text and "\r" in text.removesuffix("\r\n"):
+                    fault = "a carriage return stands alone; end lines in a newline, or quote it"
                 return InputError(f"{self.name}, line {line}: {fault}")
             if len(fields) > len(self.columns):
                 return InputError(
@@ -145,8 +165,7 @@ def open_table(source: Any, delimiter: str | None) -> Table:
 
 def _open_file(path: Path, delimiter: str | None) -> Table:
     if path.suffix.lower() in (".parquet", ".pq"):
-        frame = pl.scan_parquet(path.absolute(), glob=False)
-        return _lazy_table(plain(path), frame)
+        return _parquet_table(path)
     tabs = path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
     if delimiter is None:
         delimiter = "\t" if tabs else ","
@@ -154,6 +173,17 @@ def _open_file(path: Path, delimiter: str | None) -> Table:
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise InputError(f"delimiter= (--delimiter) must be one ASCII character, got {delimiter!r}")
     return Text(path, delimiter)
+
+
+def _parquet_table(path: Path) -> Frame:
+    table = _lazy_table(plain(path), pl.scan_parquet(path.absolute(), glob=False))
+
+    def take(names: list[str]) -> list[Column]:
+        if fault := impossible_page(path, names):
+            raise InputError(f"{table.name} is damaged ({fault}): write or copy it again")
+        return table.take(names)
+
+    return replace(table, take=take)
 
 
 def _lazy_table(name: str, frame: pl.LazyFrame) -> Frame:
@@ -218,13 +248,17 @@ def text_lines(path: Path) -> TextIO:
     return io.TextIOWrapper(_opened(path), "utf-8-sig", newline="\n")
 
 
-def check_text(path: Path) -> None:
+def check_text(path: Path) -> tuple[bool, bool]:
+    """Refuse what is no UTF-8; whether it has quotes, and carriage returns without a newline."""
+    quotes = lone_returns = False
     decoder = codecs.getincrementaldecoder("utf-8")()
     line = 1
     with _opened(path) as stream:
         block = b"start"
         while block:
             block = stream.read(1 << 20)
+            quotes = quotes or b'"' in block
+            lone_returns = lone_returns or block.count(b"\r") != block.count(b"\r\n")
             try:
                 decoder.decode(block, final=not block)
                 fault = block.find(b"\0")
@@ -236,6 +270,17 @@ def check_text(path: Path) -> None:
                     f"{plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
                     "save the file as that, or name it .parquet if it is Parquet"
                 )
+    return quotes, lone_returns
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Lets the csv module read fields of any length, which it refuses beyond 131,072 characters."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ import numpy as np
 from unexposed import archive, settings
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
+from unexposed.ids import to_json
 from unexposed.recommender import Model
 from unexposed.tensors import Arrays
 
@@ -40,6 +41,18 @@ def save(model: Model, folder: Path) -> None:
 def check_place(folder: Path) -> None:
     """Refuse a place that no model can be written to, or that holds anything else than one."""
     archive.check_place(MODEL, folder)
+
+
+def check_ids(clicks: Clicks) -> None:
+    """Refuse ids that cannot be saved, before the work begins."""
+    for ids in (clicks.user_ids, clicks.item_ids):
+        if not ids.are_sortable:
+            ids_as_json(ids)
+
+
+def ids_as_json(ids: Ids) -> list[Any]:
+    """Raw ids by index, as JSON can hold them: a tuple is {"tuple": […]}."""
+    return [to_json(raw) for raw in ids.values.tolist()]
 
 
 def load(folder: str | Path, *, verify: bool = False) -> Model:

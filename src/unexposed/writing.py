@@ -31,11 +31,21 @@ def check_table(path: Path) -> None:
 def write_table(table: "pl.DataFrame", path: Path) -> None:
     """Write a table as CSV, TSV or Parquet, by the ending of the name."""
     check_table(path)
+    table = printed(table)
     if path.suffix == ".parquet":
         write_whole(path, table.write_parquet)
     else:
         separator = "\t" if path.suffix == ".tsv" else ","
         write_whole(path, lambda to: table.write_csv(to, separator=separator))
+
+
+def printed(table: "pl.DataFrame") -> "pl.DataFrame":
+    """Columns of objects, which no file holds, as text: ids are matched by how they print."""
+    import polars as pl
+
+    objects = [name for name, kind in table.schema.items() if kind == pl.Object]
+    texts = [pl.Series(name, [str(raw) for raw in table[name]], pl.String) for name in objects]
+    return table.with_columns(texts)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,0 +1,126 @@
+"""Whether the pages of a Parquet file can hold what they claim.
+
+polars takes the counts in a page's header at their word: a damaged one makes it ask for more
+memory than there is, and the process ends without a sentence. So these are looked at first. Only
+what is surely impossible is refused; whatever else is wrong, polars refuses itself.
+
+Headers are in Thrift's compact protocol (github.com/apache/thrift, thrift-compact-protocol.md),
+their fields numbered in parquet.thrift (github.com/apache/parquet-format).
+"""
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MAGIC = b"PAR1"
+MOST_FOOTER = 4 << 20  # bytes: tables so wide that reading it here would take seconds
+PAGE_KINDS = (5, 7, 8)  # of data, of a dictionary, of data in the second version
+
+Buffer = Any  # mmap or bytes
+Struct = dict[int, Any]
+
+
+def impossible_page(path: Path, columns: list[str]) -> str | None:
+    """What a page of these columns claims that cannot be, or None."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
+        try:
+            return next((fault for fault in _faults(file, columns)), None)
+        except (IndexError, KeyError, TypeError, AttributeError, UnicodeError, RecursionError):
+            return None  # not even a header: polars says so
+
+
+def _faults(file: Buffer, columns: list[str]) -> Iterator[str]:
+    length = int.from_bytes(file[-8:-4], "little")
+    if file[-4:] != MAGIC or length > MOST_FOOTER:
+        return
+    footer, _ = _struct(file, len(file) - 8 - length)
+    for group in footer[4]:
+        for column in group[1]:
+            about = column[3]
+            if about[3][0].decode() in columns:
+                yield from _page_faults(file, about, rows=group[3])
+
+
+def _page_faults(file: Buffer, about: Struct, *, rows: int) -> Iterator[str]:
+    """Walk the pages of a column chunk: header, its bytes, the next header."""
+    values = about[5]
+    if len(about[3]) == 1 and not 0 <= values == rows:  # deeper columns may repeat
+        yield f"a column of {rows} rows claims {values} values"
+        return
+    at = min(about.get(11) or about[9], about[9])  # a dictionary comes before the data
+    end = at + about[7]
+    while at < end:
+        header, at = _struct(file, at)
+        size = header[3]
+        for claimed in (header[kind][1] for kind in PAGE_KINDS if kind in header):
+            if not 0 <= claimed <= values:
+                yield f"a page of a column of {values} values claims {claimed}"
+        if not 0 <= size <= len(file) - at:
+            yield f"a page claims {size} bytes where {len(file) - at} are left"
+            return
+        at += size
+
+
+def _struct(file: Buffer, at: int) -> tuple[Struct, int]:
+    """The fields of a struct by number, and where it ends."""
+    found: Struct = {}
+    number = 0
+    while True:
+        head, at = file[at], at + 1
+        if head == 0:
+            return found, at
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _integer(file, at)
+        found[number], at = _value(file, at, head & 15)
+
+
+def _value(file: Buffer, at: int, kind: int) -> tuple[Any, int]:
+    match kind:
+        case 1 | 2:  # true, false
+            return kind == 1, at
+        case 3:  # a byte
+            return file[at], at + 1
+        case 4 | 5 | 6:  # integers of 16, 32 and 64 bits
+            return _integer(file, at)
+        case 7:  # a double, of no interest here
+            return None, at + 8
+        case 8:
+            length, at = _varint(file, at)
+            return file[at : at + length], at + length
+        case 9 | 10:
+            return _list(file, at)
+        case 12:
+            return _struct(file, at)
+    raise KeyError(kind)
+
+
+def _list(file: Buffer, at: int) -> tuple[list[Any], int]:
+    head, at = file[at], at + 1
+    length, kind = head >> 4, head & 15
+    if length == 15:
+        length, at = _varint(file, at)
+    values = []
+    for _ in range(length):
+        value, at = _value(file, at, 3 if kind in (1, 2) else kind)  # a bool in a list is a byte
+        values.append(value)
+    return values, at
+
+
+def _integer(file: Buffer, at: int) -> tuple[int, int]:
+    """Zigzag: 0, −1, 1, −2, … are kept as 0, 1, 2, 3, …"""
+    raw, at = _varint(file, at)
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def _varint(file: Buffer, at: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte, at = file[at], at + 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise KeyError("varint")
