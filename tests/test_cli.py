@@ -1,5 +1,6 @@
 """The command as a person uses it: what it prints, where, and how it refuses."""
 
+import csv
 import gzip
 import json
 import os
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +84,114 @@ def test_integer_ids_from_a_file_are_found(run, here):
     code, out, _ = run("recommend", "model", "--users", "ids.txt", "-k", "1")
     assert code == 0
     assert out.splitlines()[1].startswith("3,")
+
+
+HOSTILE = [
+    *["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "<script>alert(1)</script>", "&amp;"],
+    *["\U0001f600", "\u202eשלום", " spaces ", "\ttab", "007", "1e3", "NULL", "nan", "-", "=1+1"],
+    *["\ufeffmark", "e\u0301", "\u00e9", "\u2028", "'; DROP TABLE users; --", "[bold]x[/bold]"],
+    "x" * 1_000_000,
+]
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.tsv", "log.csv.gz", "log.parquet"])
+def test_hostile_ids_survive_from_log_to_recommendations_byte_for_byte(run, here, name):
+    rows = [
+        (user, HOSTILE[(at + k) % len(HOSTILE)]) for at, user in enumerate(HOSTILE) for k in (0, 1)
+    ]
+    table = pl.DataFrame(rows, schema=["user", "item"], orient="row")
+    if name.endswith("parquet"):
+        table.write_parquet(name)
+    else:
+        text = table.write_csv(separator="\t" if name.endswith("tsv") else ",").encode()
+        Path(name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    code, _, err = run("fit", name, "--method", "popularity", "--out", "model")
+    assert code == 0, err
+    assert f"by {len(HOSTILE)} users on {len(HOSTILE)} items" in err
+    found = []
+    for out in ("recs.csv", "recs.tsv", "recs.parquet"):
+        code, _, err = run("recommend", "model", "-k", "3", "--out", out)
+        assert code == 0, err
+        if out.endswith("parquet"):
+            found.append(list(pl.read_parquet(out).select("user", "item").iter_rows()))
+            continue
+        with open(out, newline="", encoding="utf-8") as stream, unlimited_fields():
+            lines = csv.DictReader(stream, delimiter="\t" if out.endswith("tsv") else ",")
+            found.append([(line["user"], line["item"]) for line in lines])
+    assert found[0] == found[1] == found[2]
+    assert {user for user, _ in found[0]} == set(HOSTILE)
+    assert {item for _, item in found[0]} <= set(HOSTILE)
+    assert not set(found[0]) & set(rows)  # what was clicked is not recommended
+
+
+@contextmanager
+def unlimited_fields():
+    before = csv.field_size_limit(2**31 - 1)
+    yield
+    csv.field_size_limit(before)
+
+
+WIDE_IDS = {
+    "unsigned": pl.Series([2**64 - 1 - n for n in range(5)], dtype=pl.UInt64),
+    "128 bits": pl.Series([2**100 + n for n in range(5)], dtype=pl.Int128),
+    "signed": pl.Series([-(2**63) + n for n in range(5)], dtype=pl.Int64),
+    "floats": pl.Series([n + 0.5 for n in range(5)]),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_IDS)
+def test_numbers_of_every_width_come_back_as_they_were(run, here, name):
+    pl.DataFrame({"user": WIDE_IDS[name], "item": list("xyzxy")}).write_parquet("log.parquet")
+    code, _, err = run("fit", "log.parquet", "--method", "popularity", "--out", "model")
+    assert code == 0, err
+    for out in ("recs.parquet", "recs.csv"):
+        code, _, err = run("recommend", "model", "-k", "1", "--out", out)
+        assert code == 0, err
+    assert pl.read_parquet("recs.parquet")["user"].dtype == WIDE_IDS[name].dtype
+    expected = sorted(WIDE_IDS[name].to_list())
+    assert sorted(pl.read_parquet("recs.parquet")["user"].to_list()) == expected
+    with open("recs.csv", newline="") as stream:
+        assert sorted(line["user"] for line in csv.DictReader(stream)) == sorted(map(str, expected))
+
+
+def test_ids_of_several_types_are_printed_as_text(run, here):
+    from unexposed.methods import make
+    from unexposed.reading import read_log
+
+    source = {"user": [1, "a", ("b", 2)], "item": ["x", "y", "z"]}
+    make("popularity").fit(read_log(source)).save("model")
+    for out in ("recs.csv", "recs.parquet"):
+        code, _, err = run("recommend", "model", "-k", "1", "--out", out)
+        assert code == 0, err
+    assert pl.read_parquet("recs.parquet")["user"].to_list() == ["1", "a", "('b', 2)"]
+    code, out, _ = run("recommend", "model", "-k", "1")
+    assert Path("recs.csv").read_text() == out
+
+
+def test_ids_that_cannot_be_saved_are_refused_before_training(run, here):
+    dates = [date(2024, 1, day) for day in (1, 2, 3)]
+    pl.DataFrame({"user": dates, "item": ["x", "y", "z"]}).write_parquet("log.parquet")
+    code, _, err = run("fit", "log.parquet", "--out", "model")
+    assert code == 2
+    assert "ids of type date cannot be saved; use text" in err
+    assert "epoch" not in err
+
+
+def test_output_is_utf8_in_any_locale(here):
+    Path("log.csv").write_text("user,item\n\U0001f600,é\nb,y\n", encoding="utf-8")
+    run = [sys.executable, "-m", "unexposed"]
+    subprocess.run([*run, *"fit log.csv --method popularity --out model".split()], check=True)
+    done = subprocess.run(
+        [*run, *"recommend model -k 1".split()],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode("utf-8").splitlines()[1:]) == [
+        "b,é,1,1.0",
+        "\U0001f600,y,1,1.0",
+    ]
 
 
 def test_compare_prints_exactly_one_json_document(run):
@@ -409,9 +520,8 @@ def test_a_place_that_is_no_model_is_refused_before_training(run, here):
 def test_help_names_every_command(run):
     code, out, _ = run("--help")
     assert code == 0
-    commands = "demo datasets fit recommend doctor evaluate compare tune run report simulate"
-    for command in commands.split():
-        assert command in out
+    for command in cli.app.registered_commands:
+        assert command.callback.__name__ in out
 
 
 def test_help_and_version_do_not_wait_for_torch():

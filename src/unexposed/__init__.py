@@ -17,6 +17,7 @@ _HOME = {
     "InputError": "errors",
     "PROTOCOLS": "evaluation",
     "evaluate": "evaluation",
+    "export_model": "export",
     "DATASETS": "datasets",
     "METHODS": "methods",
     "make": "methods",
@@ -25,6 +26,7 @@ _HOME = {
     "read_judged": "reading",
     "Model": "recommender",
     "Recommender": "recommender",
+    "Side": "recommender",
     "load": "storage",
     "world": "simulate",
 }
@@ -36,10 +38,11 @@ if TYPE_CHECKING:
     from unexposed.datasets import DATASETS
     from unexposed.errors import InputError
     from unexposed.evaluation import PROTOCOLS, evaluate
+    from unexposed.export import export_model
     from unexposed.methods import METHODS, make
     from unexposed.metrics import METRICS
     from unexposed.reading import read_judged, read_log
-    from unexposed.recommender import Model, Recommender
+    from unexposed.recommender import Model, Recommender, Side
     from unexposed.simulate import world
     from unexposed.storage import load
 

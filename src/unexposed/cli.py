@@ -1,5 +1,6 @@
 """The command `unexposed`: one short function a command."""
 
+import io
 import json
 import os
 import sys
@@ -98,7 +99,7 @@ def fit(
     from unexposed.checkpoint import EVERY, place_beside
     from unexposed.comparison import parse_methods
     from unexposed.reading import read_log
-    from unexposed.storage import check_place
+    from unexposed.storage import check_ids, check_place
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
@@ -118,6 +119,7 @@ def fit(
         delimiter=delimiter,
         say=_say,
     )
+    check_ids(clicks)
     _say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
     model = recommender.fit(
         clicks,
@@ -149,7 +151,7 @@ def recommend(
     """Recommend items for users, by raw id."""
     from unexposed.reading import read_ids
     from unexposed.storage import load
-    from unexposed.writing import check_table, write_table
+    from unexposed.writing import check_table, printed, write_table
 
     if out is not None:
         check_table(out)
@@ -166,26 +168,10 @@ def recommend(
             raise InputError(f"the model knows none of the users in {users}")
     table = model.recommend(wanted, k, hide_clicked=not show_clicked)
     if out is None:
-        sys.stdout.write(table.write_csv())
+        sys.stdout.write(printed(table).write_csv())
         return
     write_table(table, out)
     _say(f"{len(table):,} recommendations for {len(wanted):,} users in {out}")
-
-
-@app.command()
-def doctor(
-    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
-    as_json: AsJson = False,
-) -> None:
-    """Read all of a saved model, compare it with its checksums, and say what it is."""
-    from unexposed import tables
-    from unexposed.storage import describe
-
-    document = describe(folder)
-    if as_json:
-        return _print_json(document)
-    tables.console().print(tables.key_value_table(document), "every checksum is right")
-    return None
 
 
 @app.command()
@@ -451,8 +437,69 @@ def simulate(
         _say(line)
 
 
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    to: Annotated[Path, typer.Option(help="Folder to write.")],
+    kind: Annotated[
+        str, typer.Option("--format", help="parquet, npy (vectors), usearch (index) or onnx.")
+    ],
+    k: Annotated[int, typer.Option("-k", help="List length for the recall of an index.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for serving: vectors, a nearest-neighbour index, or an ONNX scorer."""
+    from unexposed.export import check_export, describe, export_model
+    from unexposed.storage import load
+
+    check_export(to, kind)
+    about = export_model(load(folder), to, kind=kind, k=k)
+    if as_json:
+        return _print_json(about)
+    for line in describe(about, to):
+        _say(line)
+    return None
+
+
+@app.command()
+def doctor(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="Look at this saved model instead.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check this installation, with exit code 1 if something is broken; or all of a saved model."""
+    from unexposed import doctor as doctors
+
+    if folder is not None:
+        return _examine_model(folder, as_json=as_json)
+    checks = []
+    for check in doctors.examine(data_dir, say=_say):
+        checks.append(check)
+        if not as_json:
+            print("\n".join(check.lines()), flush=True)
+    if as_json:
+        _print_json(doctors.document(checks))
+    if not doctors.healthy(checks):
+        sys.exit(1)
+    return None
+
+
+def _examine_model(folder: Path, *, as_json: bool) -> None:
+    from unexposed import tables
+    from unexposed.storage import describe
+
+    document = describe(folder)
+    if as_json:
+        return _print_json(document)
+    tables.console().print(tables.key_value_table(document), "every checksum is right")
+    return None
+
+
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # ids are written as they are in any locale
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         app()
     except InputError as error:

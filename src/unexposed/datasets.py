@@ -59,9 +59,9 @@ def load(name: str, *, data_dir: Folder | None = None, download: bool = True) ->
         if download and dataset.download:
             return _download(dataset, dataset.download)
         raise InputError(f"{dataset.title} is not here: {dataset.absent}")
-    if fault := _fault(dataset, folder):
+    if wrong := fault(dataset, folder):
         again = " to have it downloaded again" if dataset.download else ""
-        raise InputError(f"{folder}: {fault}; restore that file, or remove the folder{again}")
+        raise InputError(f"{folder}: {wrong}; restore that file, or remove the folder{again}")
     return dataset.read(folder)
 
 
@@ -112,7 +112,7 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unexposed"
 
 
-def _fault(dataset: Dataset, folder: Path) -> str | None:
+def fault(dataset: Dataset, folder: Path) -> str | None:
     """What is wrong with the first wrong file."""
     for name, expected in dataset.files.items():
         if not (folder / name).is_file():
@@ -137,8 +137,8 @@ def _download(dataset: Dataset, url: str) -> RatingData:
             fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "unpacked")
             pooch.HTTPDownloader(chunk_size=1 << 20)(url, str(fetched), None)
             folder = _unpack(dataset, fetched, unpacked, is_archive=url.endswith(".zip"))
-            if fault := _fault(dataset, folder):
-                raise InputError(fault)
+            if wrong := fault(dataset, folder):
+                raise InputError(wrong)
             data = dataset.read(folder)
             try:
                 folder.rename(target)

@@ -57,6 +57,13 @@ def check_values(method: str, settings: object) -> None:
             )
 
 
+def allowed(cls: type, name: str) -> str:
+    """Which values a setting takes, in words."""
+    hint, metadata = get_type_hints(cls)[name], known(cls)[name].metadata
+    bounded = any(metadata.get(bound) is not None for bound in ("low", "above", "high"))
+    return f"{_spoken(hint)}, {_bounds(metadata)}" if bounded else _spoken(hint)
+
+
 def parse_value(method: str, cls: type, name: str, text: str) -> Any:
     """The value of a setting from the text of a command line."""
     check_names(method, cls, [name])
