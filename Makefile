@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench reproduce clean
+.PHONY: setup demo test lint docs bench reproduce clean
 
 setup: .venv/ready
 
@@ -21,6 +21,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: setup  # the reference from the code, then every page as HTML in build/docs
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_html.py
 
 bench: setup  # needs idle cores; the card's part says so where there is none
 	$(BIN)/python benchmarks/engine_cpu.py

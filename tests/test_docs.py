@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,6 @@ def test_on_coat_every_method_is_near_the_papers_figure_or_above_it():
         assert ours[method] > paper - 0.03, method
 
 
-def test_every_result_is_json_and_every_link_in_the_docs_leads_somewhere():
+def test_every_result_is_json():
     for path in (ROOT / "experiments" / "results").glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
-    for page in (ROOT / "docs").glob("*.md"):
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"

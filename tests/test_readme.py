@@ -1,59 +1,208 @@
-"""What the README shows works as it stands."""
+"""What the README and the pages of docs/ show works as it stands."""
 
+import contextlib
+import importlib.util
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from unexposed import cli
+
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+EXECUTED = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def program(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.fixture(scope="module")
-def toured(tmp_path_factory) -> Path:
-    """A folder in which the tour of the command was walked."""
-    folder = tmp_path_factory.mktemp("readme")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for line in "".join(blocks("console")).splitlines():
+pages_as_html, reference = program("make_html"), program("make_reference")
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Each command of a console block, and what the page says it prints."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+    assert parts[0] == "", "a console block begins with a command"
+    return [(line, said) for line, _, said in (part.partition("\n") for part in parts[1:])]
+
+
+def run(line: str, *, in_shell: bool) -> str:
+    """What a command prints; the shell is slow to start, so pages of docs/ do without."""
+    words = shlex.split(line)
+    if in_shell or words[0] != "unexposed":
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path}
         done = subprocess.run(
-            line.removeprefix("$ "),
-            shell=True,
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
+            line, shell=True, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
-    return folder
+        return done.stderr + done.stdout
+    printed = io.StringIO()
+    before, sys.argv = sys.argv, words
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            cli.main()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv = before
+    assert not code, f"{line}\n{printed.getvalue()}"
+    return printed.getvalue()
 
 
-def test_the_tour_of_the_command_runs_and_leaves_what_it_says(toured):
-    assert {"shop", "model", "recommended.csv"} <= set(os.listdir(toured))
+def matches(said: str, printed: str) -> bool:
+    """Whether the output is as shown, where … stands for anything."""
+    wanted = ".*".join(re.escape(part.strip("\n")) for part in said.split("…"))
+    return not said or re.fullmatch(rf"\s*{wanted}\s*", printed, flags=re.DOTALL) is not None
 
 
-def test_the_python_example_runs(toured, monkeypatch, capsys):
-    (example,) = blocks("python")
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.name)
+def test_every_command_and_example_of_a_page_runs_and_prints_what_it_shows(
+    page, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("UNEXPOSED_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    namespace: dict[str, object] = {}
+    for language, block in BLOCK.findall(text(page)):
+        if language == "python":
+            exec(compile(block, page.name, "exec"), namespace)
+            continue
+        for line, said in commands(block):
+            printed = run(line, in_shell=page == README)
+            assert matches(said, printed), f"{line}\nshown:\n{said}\nprinted:\n{printed}"
+    if page.name == "tutorial.md":
+        assert share_of_recommendations_to_taste() > 0.8  # "nearly all", it says
+    if page == README:
+        assert {"shop", "model", "recommended.csv"} <= set(os.listdir())
+        assert "dcg@3" in capsys.readouterr().out
+
+
+def share_of_recommendations_to_taste() -> float:
+    """Of the shop in the tutorial, where a customer likes every fourth product."""
+    rows = [line.split(",")[:2] for line in Path("recommended.csv").read_text().splitlines()[1:]]
+    return sum(int(item[1:]) % 4 == int(user[1:]) % 4 for user, item in rows) / len(rows)
+
+
+def test_what_is_shown_must_be_what_is_printed():
+    assert matches("a …\n…\nlast line\n", "a b\nc\nd\nlast line\n")
+    assert matches("", "anything")
+    assert not matches("a …\nlast line\n", "a b\nother line\n")
+    assert not matches("first\n", "first\nsecond\n")
+    assert commands("$ one\nout\n$ two\n") == [("one", "out\n"), ("two", "")]
+
+
+def test_the_python_example_of_the_readme_is_short():
+    (example,) = [block for language, block in BLOCK.findall(text(README)) if language == "python"]
     assert len(example.strip().splitlines()) <= 12
-    monkeypatch.chdir(toured)
-    exec(example, {})
-    assert "dcg@3" in capsys.readouterr().out
 
 
-def test_every_method_is_in_the_table():
+def test_the_examples_of_the_export_page_take_ten_lines():
+    for language, block in BLOCK.findall(text(ROOT / "docs" / "export.md")):
+        assert language == "console" or len(block.strip().splitlines()) <= 12
+
+
+def test_every_method_is_in_the_tables_of_methods():
+    from unexposed.methods import METHODS
+
+    for page in (README, ROOT / "docs" / "choosing.md"):
+        for name in METHODS:
+            assert re.search(rf"^\|.*`{name}`.*\|", text(page), flags=re.MULTILINE), name
+
+
+def test_the_table_of_methods_says_truly_which_have_exposure_and_vectors(small_world):
+    from test_methods import fitted
+    from unexposed.export import vectors
     from unexposed.methods import METHODS
 
     for name in METHODS:
-        assert re.search(rf"^\|.*`{name}`.*\|", README, flags=re.MULTILINE), name
+        (row,) = re.findall(rf"^\| `{name}` \|.*$", text(ROOT / "docs" / "choosing.md"), re.M)
+        _, _, exposure, vector, *_ = (cell.strip() for cell in row.split("|"))
+        model = fitted(name, small_world.clicks(0), epochs=1)
+        users = model.clicks.users[:1]
+        modelled = model.method.exposure(model.parameters, users) is not None
+        assert exposure.startswith("none") != modelled, name
+        assert exposure.startswith("given") == ("exposure" in model.method.takes), name
+        with contextlib.suppress(cli.InputError):
+            vectors(model)
+            assert vector == "yes", name
+            continue
+        assert vector == "no", name
 
 
-def test_every_page_that_is_named_exists():
-    for page in re.findall(r"`(docs/[\w.]+)`", README):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for link in pages_as_html.links(page):
+        if re.match("[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in pages_as_html.anchors(target), link
+
+
+def test_every_page_is_linked_from_the_index_and_every_page_named_in_the_readme_exists():
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link).resolve() for link in pages_as_html.links(index)}
+    assert set(PAGES) - {index} <= linked
+    for page in re.findall(r"`(docs/[\w.]+)`", text(README)):
         assert (ROOT / page).is_file(), page
+
+
+def test_anchors_are_those_of_github():
+    assert pages_as_html.slug("Held-out clicks: SNIPS") == "held-out-clicks-snips"
+    assert pages_as_html.slug("mf, bpr, wmf, random, popularity") == (
+        "mf-bpr-wmf-random-popularity"
+    )
+
+
+def test_the_reference_is_what_the_code_says():
+    assert text(reference.PAGE) == reference.reference(), "run: make docs"
+
+
+def test_the_reference_knows_every_command_name_and_setting():
+    import unexposed
+    from unexposed.methods import METHODS
+    from unexposed.settings import known
+
+    page = text(reference.PAGE)
+    for command in cli.app.registered_commands:
+        assert f"### unexposed {command.callback.__name__}\n" in page
+    for name in set(unexposed.__all__) - {"__version__"}:
+        assert f"ux.{name}" in page, name
+    for method in METHODS.values():
+        for setting in known(method):
+            assert f"| `{setting}` |" in page
+
+
+def test_every_page_becomes_html_with_links_between_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages_as_html, "OUT", tmp_path / "docs")
+    monkeypatch.chdir(tmp_path)
+    pages_as_html.main()
+    made = {path.name: text(path) for path in (tmp_path / "docs").iterdir()}
+    assert {"index.html", "tutorial.html", "reference.html", "methods.html"} <= set(made)
+    for name, page in made.items():
+        assert page.count("<h1") == 1, name
+        for link in re.findall(r'href="([^"]*)"', page):
+            path, _, anchor = link.partition("#")
+            if re.match("[a-z]+:", link) or path.startswith("../../"):
+                continue
+            target = made[path] if path else page
+            assert not anchor or f'id="{anchor}"' in target, f"{name}: {link}"
+    assert "<table>" in made["choosing.html"]

@@ -1,0 +1,217 @@
+"""Writes reference.md: the command, the public names, settings, protocols, metrics, data sets.
+
+Everything in it is read from the code: signatures and docstrings from the sources, options from
+the command, settings and their bounds from the methods. Run: python docs/make_reference.py
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import typer
+
+import unexposed as ux
+from unexposed import cli, settings
+
+PAGE = Path(__file__).with_name("reference.md")
+HEAD = """\
+# Reference
+
+Read from the code by `docs/make_reference.py`; `make docs` writes it anew.
+
+- [The command](#the-command)
+- [In Python](#in-python)
+- [Settings of the methods](#settings-of-the-methods)
+- [Protocols](#protocols)
+- [Metrics](#metrics)
+- [Data sets](#data-sets)
+"""
+LONGEST_LINE = 88
+Lines = Iterator[str]
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = (_command(), _python(), _settings(), _protocols(), _metrics(), _datasets())
+    return HEAD + "\n".join(line for part in parts for line in part) + "\n"
+
+
+# The command
+
+
+def _command() -> Lines:
+    group = typer.main.get_command(cli.app)
+    yield from ("", "## The command", "", "`unexposed COMMAND --help` shows the same.")
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option"]
+        usage = " ".join(["unexposed", name, *(_metavar(a) for a in arguments), "[OPTIONS]"])
+        yield from ("", f"### unexposed {name}", "", _one_line(command.help), "", f"`{usage}`", "")
+        yield from ("| | default | |", "|---|---|---|")
+        for argument in arguments:
+            yield _row(f"`{_metavar(argument)}`", "", argument.help)
+        for option in options:
+            names = ", ".join(f"`{opt}`" for opt in option.opts)
+            yield _row(names, _default(option), option.help)
+
+
+def _metavar(argument: typer.core.TyperArgument) -> str:
+    return argument.metavar or str(argument.name).upper()
+
+
+def _default(option: typer.core.TyperOption) -> str:
+    if option.required:
+        return "required"
+    plain = option.default is not None and option.default is not False and option.default != []
+    return f"`{option.default}`" if plain else ""
+
+
+# The public names
+
+
+def _python() -> Lines:
+    yield from ("", "## In Python", "", "After `import unexposed as ux`.")
+    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS"}  # these have tables below
+    for name in sorted(set(ux._HOME) - registries, key=str.lower):
+        node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
+        yield from ("", f"### ux.{name}", "")
+        if isinstance(node, ast.FunctionDef):
+            yield from ("```text", *_broken(f"ux.{name}", node), "```", "")
+        yield _doc(node)
+        members = [line for member in node.body for line in _member(member)]
+        if isinstance(node, ast.ClassDef) and members:
+            yield from ("", *members)
+
+
+def _definition(module: object, name: str) -> ast.FunctionDef | ast.ClassDef:
+    tree = _Unquoted().visit(ast.parse(inspect.getsource(module)))
+    (node,) = [n for n in tree.body if getattr(n, "name", None) == name]
+    return node
+
+
+class _Unquoted(ast.NodeTransformer):
+    """Annotations without the quotes that forward references need."""
+
+    def _plain(self, annotation: ast.expr | None) -> ast.expr | None:
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            return ast.parse(annotation.value, mode="eval").body
+        if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) != "Literal":
+            annotation.slice = self._plain(annotation.slice)
+        if isinstance(annotation, ast.Tuple):
+            annotation.elts = [self._plain(part) for part in annotation.elts]
+        return annotation
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = self._plain(node.annotation)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = self._plain(node.returns)
+        self.generic_visit(node)
+        return node
+
+
+def _member(node: ast.stmt) -> Lines:
+    """A field, property or method of a class."""
+    if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
+        yield f"- `{ast.unparse(node.target)}: {ast.unparse(node.annotation)}`"
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+        about = _one_line(ast.get_docstring(node))
+        yield f"- `{_signature(node.name, node)}`" + (f": {about}" if about else "")
+
+
+def _signature(name: str, node: ast.FunctionDef) -> str:
+    """As in the source; a property has no parameters."""
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    returns = ast.unparse(node.returns) if node.returns else "None"
+    if decorators & {"property", "cached_property"}:
+        return f"{name}: {returns}"
+    return f"{name}({', '.join(_parameters(node.args))}) -> {returns}"
+
+
+def _broken(name: str, node: ast.FunctionDef) -> Lines:
+    """The signature, with a parameter on each line where it is long."""
+    line = _signature(name, node)
+    if len(line) <= LONGEST_LINE:
+        yield line
+        return
+    yield f"{name}("
+    yield from (f"    {part}," for part in _parameters(node.args))
+    yield f") -> {ast.unparse(node.returns)}" if node.returns else ")"
+
+
+def _parameters(arguments: ast.arguments) -> Lines:
+    first = len(arguments.args) - len(arguments.defaults)
+    for at, argument in enumerate(arguments.args):
+        if argument.arg not in ("self", "cls"):
+            yield _parameter(argument, arguments.defaults[at - first] if at >= first else None)
+    if arguments.kwonlyargs:
+        yield "*"
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield _parameter(argument, default)
+    if arguments.kwarg:
+        yield f"**{ast.unparse(arguments.kwarg)}"
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    return ast.unparse(argument) + (f" = {ast.unparse(default)}" if default else "")
+
+
+def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
+    return (ast.get_docstring(node) or "").strip()
+
+
+# Tables
+
+
+def _settings() -> Lines:
+    yield from ("", "## Settings of the methods", "")
+    yield "The methods are those of `ux.METHODS`. Settings are given as"
+    yield "`ux.make(NAME, setting=value)`, or as `--set setting=value` on the command line."
+    for name, method in ux.METHODS.items():
+        yield from ("", f"### Settings of {name}", "", _one_line(inspect.getdoc(method)), "")
+        known = settings.known(method)
+        if not known:
+            yield "No settings."
+            continue
+        yield from ("| setting | default | allowed | |", "|---|---|---|---|")
+        for field, about in known.items():
+            allowed = settings.allowed(method, field)
+            yield _row(f"`{field}`", f"`{about.default}`", allowed, about.metadata["about"])
+
+
+def _protocols() -> Lines:
+    yield from ("", "## Protocols", "", "In `ux.PROTOCOLS`, and for `--protocol`.", "")
+    yield from ("| name | what | metrics |", "|---|---|---|")
+    for name, by in ux.PROTOCOLS.items():
+        yield _row(f"`{name}`", by.about, ", ".join(by.metrics))
+
+
+def _metrics() -> Lines:
+    yield from ("", "## Metrics", "", "In `ux.METRICS`; `name@k` looks at the top k.", "")
+    yield from ("| name | what |", "|---|---|")
+    for name, metric in ux.METRICS.items():
+        yield _row(f"`{name}`", _one_line(inspect.getdoc(metric)))
+
+
+def _datasets() -> Lines:
+    yield from ("", "## Data sets", "", "In `ux.DATASETS`, and for `--dataset`.", "")
+    yield from ("| name | | from | terms |", "|---|---|---|---|")
+    for name, dataset in ux.DATASETS.items():
+        yield _row(f"`{name}`", dataset.title, f"<{dataset.homepage}>", dataset.terms)
+
+
+def _row(*cells: str | None) -> str:
+    return "| " + " | ".join((cell or "").replace("|", r"\|") for cell in cells) + " |"
+
+
+def _one_line(text: str | None) -> str:
+    """The first paragraph."""
+    return " ".join((text or "").partition("\n\n")[0].split())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")
