@@ -166,7 +166,9 @@ def recommend(
         wanted = [u for u, k_ in zip(wanted, known, strict=True) if k_]
         if not wanted:
             raise InputError(f"the model knows none of the users in {users}")
-    table = model.recommend(wanted, k, hide_clicked=not show_clicked)
+    from unexposed.serving import Rules
+
+    table = model.recommend(wanted, k, rules=Rules(hide_clicked=not show_clicked))
     if out is None:
         sys.stdout.write(printed(table).write_csv())
         return

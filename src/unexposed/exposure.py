@@ -117,6 +117,21 @@ def gated_block(
     return gate * seen + (1 - gate) * popularity
 
 
+def gated_pairs(
+    user_vectors: NDArray[Any],  # (B, dim)
+    item_vectors: NDArray[Any],  # (B, dim)
+    gate_weight: NDArray[Any],  # (dim,)
+    gate_bias: float,
+    popularity: NDArray[Any],  # (B,)
+    *,
+    offset: float = 0.0,
+) -> NDArray[Any]:
+    """The exposure of each pair, as in `gated_block`, (B,)."""
+    gate = expit(item_vectors @ gate_weight + gate_bias)
+    seen = expit(np.einsum("nd,nd->n", user_vectors, item_vectors) + offset)
+    return gate * seen + (1 - gate) * popularity
+
+
 def user_vectors(features: Tensor, weight: Tensor) -> Tensor:
     """eᵤ from what is known of the users: features (n_users, f) @ weight (f, dim)."""
     return features @ weight

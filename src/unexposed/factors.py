@@ -185,6 +185,7 @@ class FactorMethod(TrainedMethod):
 class PointwiseMethod(FactorMethod):
     """Factor models that learn from single pairs, clicked or not."""
 
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "logit"
     pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
     weighting: sampling.Weighting = setting(
         "none", "or weigh the drawn negatives so that they stand for all unclicked pairs"
@@ -248,3 +249,9 @@ class GivenExposureMethod(PopularityMethod):
         if table.ndim == 1:
             return np.broadcast_to(table, (len(users), len(table)))
         return table[users]
+
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        table = parameters["exposure"]
+        return table[items] if table.ndim == 1 else table[users, items]

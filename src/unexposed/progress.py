@@ -29,6 +29,10 @@ class Progress(Protocol):
         """What is being done, where it may take a while and is no epoch."""
         ...
 
+    def count(self, label: str, done: int, total: int) -> None:
+        """How far work without epochs has come."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -46,6 +50,9 @@ class Silent:
         pass
 
     def note(self, text: str) -> None:
+        pass
+
+    def count(self, label: str, done: int, total: int) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -78,6 +85,11 @@ class Lines(Silent):
             self._flush()  # what came before is told before
             self._noted.add(text)
             print(text, file=self._stream, flush=True)
+
+    def count(self, label: str, done: int, total: int) -> None:
+        if time.monotonic() >= self._next:
+            print(f"{done:,} of {total:,} {label}", file=self._stream, flush=True)
+            self._next = time.monotonic() + self._seconds
 
     def __exit__(self, *_: object) -> None:
         self._flush()
@@ -116,6 +128,12 @@ class Bar(Silent):
     def note(self, text: str) -> None:
         self._label = ""
         self._bar.reset(self._task, description=text, total=1, visible=True, note="")
+
+    def count(self, label: str, done: int, total: int) -> None:
+        if label != self._label:
+            self._bar.reset(self._task, description=label, total=total, visible=True, note="")
+            self._label = label
+        self._bar.update(self._task, completed=done)
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -111,7 +111,7 @@ def read_judged(
         columns = table.take([*names, judged])
         relevant = _chosen(table, columns.pop(), judged, limit)
         (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
-    user_at, item_at = _match(user_ids, like.user_ids), _match(item_ids, like.item_ids)
+    user_at, item_at = match(user_ids, like.user_ids), match(item_ids, like.item_ids)
     users, items = user_at[users], item_at[items]
     known = (users >= 0) & (items >= 0)
     if not known.all():
@@ -339,7 +339,7 @@ def _id_column(column: Column) -> Column:
     return column.to_list()
 
 
-def _match(raw: Ids, known: Ids) -> Indices:
+def match(raw: Ids, known: Ids) -> Indices:
     """The index in `known` of each raw id, by value, else by how it prints; −1 for none."""
     found = known.index(raw.values)
     if (raw.are_integers and known.are_integers) or (found >= 0).all():

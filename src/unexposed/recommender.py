@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
+from unexposed import serving
 from unexposed import settings as checks
 from unexposed.checkpoint import EVERY, Checkpoint, fingerprint, remove
 from unexposed.data import Clicks, Ids, Indices
@@ -45,6 +47,8 @@ class Recommender(ABC):
 
     name: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset()  # the parts of Side it can use
+    # what a score is: the logit of the relevance, the relevance itself, or only an order
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
 
     def __post_init__(self) -> None:
         checks.check_values(self.name, self)
@@ -118,6 +122,12 @@ class Recommender(ABC):
         del parameters, users
         return None
 
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        """The exposure of each pair; from whole rows, where a method knows no shorter way."""
+        return pairs_from_rows(lambda part: self.exposure(parameters, part), users, items)
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -143,89 +153,75 @@ class Model:
 
     def score(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
         """The score of each pair of raw ids."""
-        return self._pairwise(self.method.scores, users, items)
+        rows, columns = self._pairs(users, items)
+        return pairs_from_rows(lambda u: self.method.scores(self.parameters, u), rows, columns)
 
     def exposure(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
         """The learned or given exposure of each pair of raw ids."""
         if self.method.exposure(self.parameters, np.zeros(0, dtype=np.int32)) is None:
             raise InputError(f"{self.method.name} has no exposure model")
-        return self._pairwise(self.method.exposure, users, items)
-
-    def _pairwise(
-        self, of: Any, users: Sequence[Hashable], items: Sequence[Hashable]
-    ) -> NDArray[np.float32]:
-        if len(users) != len(items):
-            raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
-        rows, columns = self._known(users, "user"), self._known(items, "item")
-        distinct, place = np.unique(rows, return_inverse=True)
-        out = np.empty(len(rows), dtype=np.float32)
-        for part, block in blocks(lambda u: of(self.parameters, u), distinct, self.clicks):
-            here = (place >= part.start) & (place < part.stop)
-            out[here] = block[place[here] - part.start, columns[here]]
-        return out
+        return self.method.pair_exposure(self.parameters, *self._pairs(users, items))
 
     def recommend(
-        self, users: Sequence[Hashable], k: int = 10, *, hide_clicked: bool = True
+        self,
+        users: Sequence[Hashable],
+        k: int = 10,
+        *,
+        rules: serving.Rules | None = None,
+        progress: show.Progress | None = None,
     ) -> "pl.DataFrame":
-        """The k best items for each user: columns user, item, rank, score and, if known, exposure.
+        """The k best items for each user: columns user, item, rank, score, and what is known of
+        relevance and exposure.
 
-        A user for whom fewer than k items remain gets fewer.
+        The score is what the item was ranked by, after a popularity penalty. A user for whom fewer
+        than k items remain gets fewer. With unknown="popular" a column `known` is false where the
+        list is the one for strangers.
         """
         import polars as pl
 
-        rows = self._known(users, "user")
-        items, scores = self.top(rows, k, hide_clicked=hide_clicked)
-        kept = items >= 0
-        at = np.nonzero(kept)
-        columns = {
-            "user": column(self.user_ids.values[rows[at[0]]]),
-            "item": column(self.item_ids.values[items[kept]]),
-            "rank": pl.Series((at[1] + 1).astype(np.int32)),
-            "score": pl.Series(scores[kept]),
-        }
-        if self.method.exposure(self.parameters, rows[:0]) is not None:
-            columns["exposure"] = pl.Series(self._exposure_of(rows, items)[kept])
-        return pl.DataFrame(columns)
+        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            tables = serving.recommend(self, users, k, rules or serving.Rules(), progress=told)
+            return pl.concat(list(tables))
+
+    def write_recommendations(
+        self,
+        path: str | Path,
+        users: Sequence[Hashable] | None = None,
+        k: int = 10,
+        *,
+        rules: serving.Rules | None = None,
+        progress: show.Progress | None = None,
+    ) -> int:
+        """Write them for these users, else for all, as CSV, TSV or Parquet; how many there are.
+
+        Memory does not grow with the users. The file is written whole or not at all.
+        """
+        from unexposed.writing import write_tables
+
+        wanted = self.user_ids.values if users is None else users
+        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            tables = serving.recommend(self, wanted, k, rules or serving.Rules(), progress=told)
+            return write_tables(tables, Path(path))
 
     def top(
         self, users: Indices, k: int, *, hide_clicked: bool = True
     ) -> tuple[Indices, NDArray[np.float32]]:
         """The k best items of each user by index, −1 where none is left, and their scores."""
-        n_items = len(self.item_ids)
-        if not 1 <= k <= n_items:
-            raise InputError(f"k must be between 1 and {n_items} items, got {k}")
-        top_items = np.full((len(users), k), -1, dtype=np.int32)
-        top_scores = np.full((len(users), k), -np.inf, dtype=np.float32)
-        for part, block in self.blocks(users):
-            if hide_clicked:
-                block = block.copy()
-                hide(block, self.clicks, users[part])
-            top_items[part] = best_first(block, users[part], k)
-            top_scores[part] = np.take_along_axis(block, top_items[part], axis=1)
-        top_items[np.isneginf(top_scores)] = -1
-        return top_items, top_scores
+        serving.check_k(k, len(self.item_ids))
+        server = serving.Server.of(self, serving.Rules(hide_clicked=hide_clicked))
+        items = np.empty((len(users), k), dtype=np.int32)
+        scores = np.empty((len(users), k), dtype=np.float32)
+        for part in serving.parts(len(users), len(self.item_ids)):
+            items[part], scores[part] = server.top(users[part], k)
+        return items, scores
 
     def similar_items(self, item: Hashable, k: int = 10) -> "pl.DataFrame":
         """The k items whose vectors point the same way: columns item, rank, similarity."""
-        import polars as pl
+        return serving.similar(self, "item", item, k)
 
-        vectors = self.parameters.get("item_factors")
-        if vectors is None:
-            raise InputError(f"{self.method.name} has no item vectors to compare")
-        if not 1 <= k < len(vectors):
-            raise InputError(f"k must be between 1 and {len(vectors) - 1} other items, got {k}")
-        index = int(self._known([item], "item")[0])
-        lengths = np.linalg.norm(vectors, axis=1)
-        similarity = vectors @ vectors[index] / np.maximum(lengths * lengths[index], 1e-12)
-        similarity[index] = -np.inf
-        order = np.argsort(-similarity, kind="stable")[:k]
-        return pl.DataFrame(
-            {
-                "item": column(self.item_ids.values[order]),
-                "rank": pl.Series(np.arange(1, k + 1, dtype=np.int32)),
-                "similarity": pl.Series(similarity[order].astype(np.float32)),
-            }
-        )
+    def similar_users(self, user: Hashable, k: int = 10) -> "pl.DataFrame":
+        """The k users whose vectors point the same way: columns user, rank, similarity."""
+        return serving.similar(self, "user", user, k)
 
     def save(self, folder: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON, whole or not at all."""
@@ -235,14 +231,13 @@ class Model:
         if self.checkpoint is not None:
             remove(self.checkpoint)
 
-    def _exposure_of(self, rows: Indices, items: Indices) -> NDArray[np.float32]:
-        out = np.empty(items.shape, dtype=np.float32)
-        of = self.method.exposure
-        for part, block in blocks(lambda u: of(self.parameters, u), rows, self.clicks):
-            out[part] = np.take_along_axis(block, items[part].clip(min=0), axis=1)
-        return out
+    @cached_property
+    def item_column(self) -> "pl.Series":
+        """The raw ids of all items, as a column."""
+        return column(self.item_ids.values)
 
-    def _known(self, raw: Sequence[Hashable], what: str) -> Indices:
+    def known(self, raw: Sequence[Hashable], what: Literal["user", "item"]) -> Indices:
+        """The index of each raw id; one that the model was never trained on is refused."""
         if isinstance(raw, str | bytes):
             raise InputError(f"give a list of {what} ids, got the text {raw!r}")
         ids = self.user_ids if what == "user" else self.item_ids
@@ -253,6 +248,13 @@ class Model:
             raise InputError(f"the model was never trained on {what} {shown}")
         return found
 
+    def _pairs(
+        self, users: Sequence[Hashable], items: Sequence[Hashable]
+    ) -> tuple[Indices, Indices]:
+        if len(users) != len(items):
+            raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
+        return self.known(users, "user"), self.known(items, "item")
+
 
 def blocks(score: Any, users: Indices, clicks: Clicks) -> Iterator[tuple[slice, Block]]:
     """Scores by blocks of users, so that users × items is never held."""
@@ -262,13 +264,17 @@ def blocks(score: Any, users: Indices, clicks: Clicks) -> Iterator[tuple[slice, 
         yield part, score(users[part])
 
 
-def hide(block: Block, clicks: Clicks, users: Indices) -> None:
-    """Set the score of every clicked pair of the block to −∞, in place."""
-    start, end = clicks.user_start[users], clicks.user_start[users + 1]
-    lengths = end - start
-    rows = np.repeat(np.arange(len(users)), lengths)
-    offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    block[rows, clicks.items[np.repeat(start, lengths) + offsets]] = -np.inf
+def pairs_from_rows(rows: Any, users: Indices, items: Indices) -> NDArray[np.float32]:
+    """The entry of each pair, from a function that gives whole rows, by blocks of users."""
+    distinct, place = np.unique(users, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    size = max(1, BLOCK_ENTRIES // max(rows(users[:0]).shape[1], 1))
+    out = np.empty(len(users), dtype=np.float32)
+    for start in range(0, len(distinct), size):
+        first, stop = np.searchsorted(place, (start, start + size), sorter=order)
+        here = order[first:stop]
+        out[here] = rows(distinct[start : start + size])[place[here] - start, items[here]]
+    return out
 
 
 def tie_break(users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.uint64]:
@@ -293,13 +299,9 @@ def pair_hash(users: NDArray[Any], items: NDArray[Any], *, salt: int) -> NDArray
 
 def best_first(block: Block, users: Indices, k: int) -> Indices:
     """The k best columns of each row, best first, ties by `tie_break`."""
-    n_items = block.shape[1]
-    # everything at least as good as the k-th best; a row has more than k of these only with ties
-    threshold = np.partition(block, n_items - k, axis=1)[:, n_items - k]
-    rows, items = np.nonzero(block >= threshold[:, None])
-    order = np.lexsort((tie_break(users[rows], items), -block[rows, items], rows))
-    first = np.searchsorted(rows, np.arange(len(users)))  # rows come sorted
-    return items[order][first[:, None] + np.arange(k)].astype(np.int32)
+    from unexposed import loops
+
+    return loops.best(np.require(block, requirements=["C", "W"]), users, k)[0]
 
 
 def column(values: NDArray[Any]) -> "pl.Series":

@@ -2,9 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -33,10 +33,59 @@ def write_table(table: "pl.DataFrame", path: Path) -> None:
     check_table(path)
     table = printed(table)
     if path.suffix == ".parquet":
-        write_whole(path, table.write_parquet)
+        write_whole(path, _plain(table).write_parquet)
     else:
-        separator = "\t" if path.suffix == ".tsv" else ","
-        write_whole(path, lambda to: table.write_csv(to, separator=separator))
+        write_tables([table], path)
+
+
+def write_tables(tables: Iterable["pl.DataFrame"], path: Path) -> int:
+    """Write tables with the same columns as one file, holding one at a time; how many rows."""
+    check_table(path)
+    rows = 0
+
+    def write(to: Path) -> None:
+        nonlocal rows
+        if path.suffix == ".parquet":
+            rows = _write_parquet(tables, to)
+        else:
+            with to.open("wb") as stream:
+                rows = write_csv(tables, stream, separator="\t" if path.suffix == ".tsv" else ",")
+
+    write_whole(path, write)
+    return rows
+
+
+def write_csv(tables: Iterable["pl.DataFrame"], stream: IO[bytes], *, separator: str = ",") -> int:
+    """Write tables with the same columns one after the other, under one header; how many rows."""
+    rows = 0
+    for number, table in enumerate(tables):
+        _plain(table).write_csv(stream, include_header=number == 0, separator=separator)
+        rows += len(table)
+    return rows
+
+
+def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
+    """A file for each table, then all of them into one: polars appends to no Parquet file."""
+    import polars as pl
+
+    rows = 0
+    with tempfile.TemporaryDirectory(prefix=f"{to.name}-", dir=to.parent) as folder:
+        written = []
+        for number, table in enumerate(tables):
+            written.append(Path(folder) / f"{number}.parquet")
+            _plain(table).write_parquet(written[-1])
+            rows += len(table)
+        pl.scan_parquet(written).sink_parquet(to)
+    return rows
+
+
+def _plain(table: "pl.DataFrame") -> "pl.DataFrame":
+    """The table with ids of several kinds as text, for files hold one kind in a column."""
+    import polars as pl
+
+    mixed = [name for name, dtype in table.schema.items() if dtype == pl.Object]
+    texts = [pl.Series(name, [str(raw) for raw in table[name].to_list()]) for name in mixed]
+    return table.with_columns(texts)
 
 
 def printed(table: "pl.DataFrame") -> "pl.DataFrame":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ class CJMF(TrainedMethod):
     """
 
     name: ClassVar[str] = "cjmf"
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "probability"
     n_models: int = setting(8, "sub-models, and parts of the clicks", low=1)
     batch_size: int = setting(1024, "pairs in a batch", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the sub-models' vectors", above=0)
@@ -106,6 +107,12 @@ class CJMF(TrainedMethod):
         """The mean exposure of an item over the sub-models, the same for every user."""
         table = parameters["exposure"]
         return np.broadcast_to(table, (len(users), len(table)))
+
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        del users
+        return parameters["exposure"][items]
 
 
 @dataclass(frozen=True, eq=False)

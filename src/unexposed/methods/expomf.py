@@ -109,6 +109,13 @@ class ExpoMF(TrainedMethod):
             precision=self.click_precision,
         )
 
+    def pair_exposure(self, parameters: Parameters, users: Indices, items: Indices) -> Array:
+        score = np.einsum(
+            "nd,nd->n", parameters["user_factors"][users], parameters["item_factors"][items]
+        )
+        prior = logit(parameters["prior_exposure"][items])
+        return exposure_given_no_click(score, prior, precision=self.click_precision)
+
 
 def exposure_given_no_click(score: Array, prior_log_odds: Array, *, precision: float) -> Array:
     """p = μ·N(0 | s, 1/λ_y) / (μ·N(0 | s, 1/λ_y) + 1 − μ), with s = ω_uᵀω_i.

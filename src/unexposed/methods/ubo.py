@@ -122,6 +122,18 @@ class UBO(PopularityMethod):
             offset=self.exposure_offset,
         )
 
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        return exposure.gated_pairs(
+            parameters["exposure_user_factors"][users],
+            parameters["item_factors"][items],
+            parameters["gate_weight"],
+            float(parameters["gate_bias"][0]),
+            parameters["popularity"][items],
+            offset=self.exposure_offset,
+        )
+
 
 def _checked(features: NDArray[Any], n_users: int) -> NDArray[Any]:
     if features.ndim != 2 or len(features) != n_users:
