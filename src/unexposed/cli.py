@@ -166,7 +166,7 @@ def recommend(
         wanted = [u for u, k_ in zip(wanted, known, strict=True) if k_]
         if not wanted:
             raise InputError(f"the model knows none of the users in {users}")
-    from unexposed.serving import Rules
+    from unexposed.rules import Rules
 
     table = model.recommend(wanted, k, rules=Rules(hide_clicked=not show_clicked))
     if out is None:

@@ -132,6 +132,34 @@ class FactorMethod(TrainedMethod):
             self.objective(), self.optimiser(), self.initial(clicks, rng), name=self.engine
         )
 
+    def exposure_of_new(self, parameters: Parameters) -> NDArray[np.float32] | None:
+        """The exposure of each item to a user of whom nothing is known; None: there is none."""
+        del parameters
+        return None
+
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        from unexposed import fold_in
+
+        drawing = self.drawing()
+        if drawing is None:
+            n_samples = len(parameters["user_factors"]) * clicks.n_items
+        else:
+            n_samples = n_clicks * (drawing["negatives"] + (not drawing["pairwise"]))
+        vectors = fold_in.solve(
+            parameters["item_factors"],
+            clicks,
+            self.objective(),
+            self.optimiser(),
+            exposure=self.exposure_of_new(parameters),
+            drawing=drawing,
+            n_samples=n_samples,
+            batch_size=self.batch_size,
+            epochs=epochs,
+        )
+        return {"user_factors": vectors}
+
     def trained_on(self, clicks: Clicks, side: Side) -> Clicks:
         """The clicks that samples are drawn from."""
         del side
@@ -243,6 +271,18 @@ class GivenExposureMethod(PopularityMethod):
 
     def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:
         return parameters | {"exposure": self.given(clicks, side)}
+
+    def exposure_of_new(self, parameters: Parameters) -> NDArray[np.float32]:
+        table = parameters["exposure"]
+        return table if table.ndim == 1 else table.mean(axis=0)
+
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        rows = super().user_rows(parameters, clicks, n_clicks=n_clicks, epochs=epochs)
+        if parameters["exposure"].ndim == 2:
+            rows["exposure"] = np.tile(self.exposure_of_new(parameters), (clicks.n_users, 1))
+        return rows
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block:
         table = parameters["exposure"]

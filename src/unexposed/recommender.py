@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
@@ -16,6 +15,7 @@ from unexposed import settings as checks
 from unexposed.checkpoint import EVERY, Checkpoint, fingerprint, remove
 from unexposed.data import Clicks, Ids, Indices
 from unexposed.errors import InputError
+from unexposed.rules import Rules
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,6 +122,16 @@ class Recommender(ABC):
         del parameters, users
         return None
 
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        """What is held of each user of these clicks, learned from them alone (see `fold_in`).
+
+        `n_clicks` and `epochs` are those of the training that made the parameters.
+        """
+        del parameters, clicks, n_clicks, epochs
+        raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
+
     def pair_exposure(
         self, parameters: Parameters, users: Indices, items: Indices
     ) -> NDArray[np.float32]:
@@ -164,10 +174,10 @@ class Model:
 
     def recommend(
         self,
-        users: Sequence[Hashable],
+        users: serving.RawIds,
         k: int = 10,
         *,
-        rules: serving.Rules | None = None,
+        rules: Rules | None = None,
         progress: show.Progress | None = None,
     ) -> "pl.DataFrame":
         """The k best items for each user: columns user, item, rank, score, and what is known of
@@ -180,16 +190,16 @@ class Model:
         import polars as pl
 
         with progress or show.on_terminal(otherwise=show.Silent) as told:
-            tables = serving.recommend(self, users, k, rules or serving.Rules(), progress=told)
+            tables = serving.recommend(self, users, k, rules or Rules(), progress=told)
             return pl.concat(list(tables))
 
     def write_recommendations(
         self,
         path: str | Path,
-        users: Sequence[Hashable] | None = None,
+        users: serving.RawIds | None = None,
         k: int = 10,
         *,
-        rules: serving.Rules | None = None,
+        rules: Rules | None = None,
         progress: show.Progress | None = None,
     ) -> int:
         """Write them for these users, else for all, as CSV, TSV or Parquet; how many there are.
@@ -200,7 +210,7 @@ class Model:
 
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as told:
-            tables = serving.recommend(self, wanted, k, rules or serving.Rules(), progress=told)
+            tables = serving.recommend(self, wanted, k, rules or Rules(), progress=told)
             return write_tables(tables, Path(path))
 
     def top(
@@ -208,7 +218,7 @@ class Model:
     ) -> tuple[Indices, NDArray[np.float32]]:
         """The k best items of each user by index, −1 where none is left, and their scores."""
         serving.check_k(k, len(self.item_ids))
-        server = serving.Server.of(self, serving.Rules(hide_clicked=hide_clicked))
+        server = serving.Server.of(self, Rules(hide_clicked=hide_clicked))
         items = np.empty((len(users), k), dtype=np.int32)
         scores = np.empty((len(users), k), dtype=np.float32)
         for part in serving.parts(len(users), len(self.item_ids)):
@@ -223,6 +233,25 @@ class Model:
         """The k users whose vectors point the same way: columns user, rank, similarity."""
         return serving.similar(self, "user", user, k)
 
+    def fold_in(self, clicks: Clicks) -> "Model":
+        """The model with the users of these clicks, new ones and known ones with newer clicks.
+
+        Nothing but their own vectors is learned, in milliseconds a user; `update` learns all.
+        """
+        from unexposed.fold_in import fold_in
+
+        return fold_in(self, clicks)
+
+    def recommend_for(
+        self, items: Sequence[Hashable], k: int = 10, *, rules: Rules | None = None
+    ) -> "pl.DataFrame":
+        """The k best items for somebody who clicked these, folded in and forgotten."""
+        from unexposed.fold_in import user_of
+
+        one = user_of(self, items)
+        (table,) = serving.recommend(one, [0], k, rules or Rules(), popular=self.clicks)
+        return table.drop("user")
+
     def save(self, folder: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON, whole or not at all."""
         from unexposed.storage import save
@@ -231,12 +260,7 @@ class Model:
         if self.checkpoint is not None:
             remove(self.checkpoint)
 
-    @cached_property
-    def item_column(self) -> "pl.Series":
-        """The raw ids of all items, as a column."""
-        return column(self.item_ids.values)
-
-    def known(self, raw: Sequence[Hashable], what: Literal["user", "item"]) -> Indices:
+    def known(self, raw: serving.RawIds, what: Literal["user", "item"]) -> Indices:
         """The index of each raw id; one that the model was never trained on is refused."""
         if isinstance(raw, str | bytes):
             raise InputError(f"give a list of {what} ids, got the text {raw!r}")

@@ -1,9 +1,8 @@
 """Recommendations by blocks of users: what may be recommended, the best of it, as a table."""
 
-import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from scipy.special import expit, logit
 from unexposed import progress as show
 from unexposed.data import Clicks, Ids, Indices
 from unexposed.errors import InputError
+from unexposed.rules import Candidates, Rules, Unknown, hide
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,44 +19,11 @@ if TYPE_CHECKING:
     from unexposed.recommender import Block, Model, Recommender
 
 Array = NDArray[Any]
-Unknown = Literal["refuse", "skip", "popular"]
+RawIds = Sequence[Hashable] | NDArray[Any]
 
 BLOCK_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
 SAMPLE_USERS = 2_000  # over whom the list for strangers is averaged
 LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
-
-
-@dataclass(frozen=True, eq=False)
-class Rules:
-    """What may be recommended to whom, and what it is ranked by.
-
-    An item is ranked by score − popularity_penalty · log(1 + n), n being the users who clicked it.
-    A user the model does not know is refused, skipped, or gets the popular list: the items of the
-    greatest mean relevance over users (see `Average`).
-    """
-
-    hide_clicked: bool = True
-    allow: Sequence[Hashable] | None = None  # only these items
-    deny: Sequence[Hashable] = ()  # never these
-    candidates: Clicks | None = None  # only these pairs, in raw ids of their own
-    minimum_exposure: float = 0.0
-    popularity_penalty: float = 0.0
-    unknown: Unknown = "refuse"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.minimum_exposure <= 1:
-            raise InputError(f"minimum_exposure must lie in [0, 1], got {self.minimum_exposure}")
-        if not 0 <= self.popularity_penalty < math.inf:
-            raise InputError(
-                "popularity_penalty must be a finite number of at least 0, "
-                f"got {self.popularity_penalty}"
-            )
-        if self.unknown not in get_args(Unknown):
-            allowed = ", ".join(get_args(Unknown))
-            raise InputError(f"unknown must be one of {allowed}, got {self.unknown!r}")
-        for name in ("allow", "deny"):
-            if isinstance(getattr(self, name), str | bytes):
-                raise InputError(f"{name} must be a list of item ids, got a text")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,24 +64,21 @@ class Server:
     rules: Rules
     average: Average | None  # None where no stranger is to be served
     offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
+    item_names: Callable[[Indices], "pl.Series"]
 
     @staticmethod
     def of(
-        model: "Model", rules: Rules, *, strangers: bool = False, popularity: Array | None = None
+        model: "Model", rules: Rules, *, strangers: bool = False, popular: Clicks | None = None
     ) -> "Server":
         if rules.minimum_exposure > 0 and not _has_exposure(model):
             name = model.method.name
             raise InputError(f"{name} has no exposure model, so minimum_exposure cannot be kept")
-        counts = model.clicks.item_counts if popularity is None else popularity
-        return Server(
-            model,
-            rules,
-            Average.of(model) if strangers else None,
-            _offset(rules, model.item_ids, counts),
-        )
+        average = Average.of(model) if strangers else None
+        offset = rules.offset(model.clicks if popular is None else popular)
+        return Server(model, rules, average, offset, names(model.item_ids))
 
     def top(
-        self, rows: Indices, k: int, pairs: "Candidates | None" = None
+        self, rows: Indices, k: int, pairs: Candidates | None = None
     ) -> tuple[Indices, NDArray[np.float32]]:
         """The k best items of each user, −1 where none is left, and what they are ranked by."""
         from unexposed import loops
@@ -140,7 +104,9 @@ class Server:
             out[~known] = self.average.exposure[items[~known]]
         return out
 
-    def table(self, users: "pl.Series", rows: Indices, items: Indices, worth: Array) -> Any:
+    def table(
+        self, users: "pl.Series", rows: Indices, items: Indices, worth: Array
+    ) -> "pl.DataFrame":
         """The chosen items as a table, the columns that the method has."""
         import polars as pl
 
@@ -148,7 +114,7 @@ class Server:
         items, worth = items[at, place], worth[at, place]
         columns = {
             "user": users.gather(at),
-            "item": self.model.item_column.gather(items),
+            "item": self.item_names(items),
             "rank": pl.Series((place + 1).astype(np.int32)),
             "score": pl.Series(worth),
         }
@@ -181,58 +147,33 @@ class Server:
         return out
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """The items each user may get: those of user n from start[n] to end[n]."""
-
-    start: Array
-    end: Array
-    items: Indices
-
-    @staticmethod
-    def of(pairs: Clicks, users: Ids, item_ids: Ids) -> "Candidates":
-        """In the order of the users and in the item indices of a model; strangers have some too."""
-        at = _match(users, pairs.user_ids)  # −1, which no candidate has: an empty list
-        items = _match(pairs.item_ids, item_ids)[pairs.items]
-        place = np.concatenate([[0], np.cumsum(items >= 0)])  # items the model lacks drop out
-        start = place[pairs.user_start]
-        return Candidates(start[at], np.where(at < 0, start[at], start[at + 1]), items[items >= 0])
-
-    def part(self, part: slice) -> "Candidates":
-        return Candidates(self.start[part], self.end[part], self.items)
-
-    def only(self, block: "Block") -> "Block":
-        """The block with −∞ everywhere else."""
-        entries = _entries(self.start, self.end, self.items)
-        out = np.full_like(block, -np.inf)
-        out[entries] = block[entries]
-        return out
-
-
 def recommend(
     model: "Model",
-    users: Sequence[Hashable],
+    users: RawIds,
     k: int,
     rules: Rules,
     *,
-    popularity: Array | None = None,
+    popular: Clicks | None = None,
     progress: show.Progress | None = None,
 ) -> Iterator["pl.DataFrame"]:
-    """The k best items of each user as tables, one for each block of users."""
+    """The k best items of each user as tables, one for each block of users.
+
+    `popular` are the clicks that say how popular an item is, where not the model's own.
+    """
     from unexposed.recommender import column
 
     check_k(k, model.clicks.n_items)
     ids, rows = _rows(model, users, rules.unknown)
     strangers = bool((rows == model.clicks.n_users).any())
-    server = Server.of(model, rules, strangers=strangers, popularity=popularity)
+    server = Server.of(model, rules, strangers=strangers, popular=popular)
     pairs = None
     if rules.candidates is not None:
         pairs = Candidates.of(rules.candidates, ids, model.item_ids)
-    names = column(ids.values)
+    raw = column(ids.values)
     told = progress or show.Silent()
     for part in parts(len(rows), model.clicks.n_items, least=1):
         items, worth = server.top(rows[part], k, None if pairs is None else pairs.part(part))
-        yield server.table(names[part], rows[part], items, worth)
+        yield server.table(raw[part], rows[part], items, worth)
         told.count("users", part.stop, len(rows))
 
 
@@ -241,7 +182,6 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
     import polars as pl
 
     from unexposed import loops
-    from unexposed.recommender import column
 
     vectors = model.parameters.get(f"{kind}_factors")
     if vectors is None:
@@ -257,7 +197,7 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
     ids = model.user_ids if kind == "user" else model.item_ids
     return pl.DataFrame(
         {
-            kind: column(ids.values[others[0]]),
+            kind: names(ids)(others[0]),
             "rank": pl.Series(np.arange(1, k + 1, dtype=np.int32)),
             "similarity": pl.Series(cosines[0]),
         }
@@ -269,6 +209,19 @@ def relevance(method: "Recommender", scores: Array) -> Array | None:
     if method.scale == "order":
         return None
     return expit(scores) if method.scale == "logit" else scores
+
+
+def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
+    """What gives the raw ids of indices as a column, of the same kind whichever they are."""
+    import polars as pl
+
+    from unexposed.recommender import column
+
+    if ids.are_integers:
+        return lambda indices: pl.Series(ids.values[indices])
+    if all(type(raw) is str for raw in ids.values):
+        return lambda indices: pl.Series(ids.values[indices].tolist(), dtype=pl.String)
+    return column(ids.values).gather
 
 
 def parts(n: int, n_items: int, *, least: int = 0) -> Iterator[slice]:
@@ -283,20 +236,6 @@ def check_k(k: int, n_items: int) -> None:
         raise InputError(f"k must be between 1 and {n_items} items, got {k}")
 
 
-def hide(block: "Block", clicks: Clicks, users: Indices) -> None:
-    """Set the score of every clicked pair of the block to −∞, in place; strangers have none."""
-    end = clicks.user_start[np.minimum(users + 1, clicks.n_users)]
-    block[_entries(clicks.user_start[users], end, clicks.items)] = -np.inf
-
-
-def _entries(start: Array, end: Array, items: Indices) -> tuple[Array, Indices]:
-    """Where in a block each user's items stand."""
-    lengths = end - start
-    rows = np.repeat(np.arange(len(start)), lengths)
-    offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return rows, items[np.repeat(start, lengths) + offsets]
-
-
 def _own(block: "Block") -> "Block":
     """The block itself where it may be written on, else a copy."""
     mine = block.flags.owndata and block.flags.c_contiguous and block.dtype == np.float32
@@ -307,24 +246,7 @@ def _has_exposure(model: "Model") -> bool:
     return model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
 
 
-def _offset(rules: Rules, ids: Ids, counts: Array) -> NDArray[np.float32] | None:
-    """λ · log(1 + n) of each item, ∞ for one that must not be recommended."""
-    if rules.allow is None and len(rules.deny) == 0 and rules.popularity_penalty == 0:
-        return None
-    offset = (rules.popularity_penalty * np.log1p(counts)).astype(np.float32)
-    if rules.allow is not None:
-        allowed = ids.index(list(rules.allow))
-        if not (allowed >= 0).any():
-            raise InputError(f"the model knows none of the {len(allowed)} items to allow")
-        others = np.ones(len(ids), dtype=bool)
-        others[allowed[allowed >= 0]] = False
-        offset[others] = np.inf
-    denied = ids.index(list(rules.deny))
-    offset[denied[denied >= 0]] = np.inf
-    return offset
-
-
-def _rows(model: "Model", users: Sequence[Hashable], unknown: Unknown) -> tuple[Ids, Indices]:
+def _rows(model: "Model", users: RawIds, unknown: Unknown) -> tuple[Ids, Indices]:
     """The users to serve, and the index of each: n_users for one the model does not know."""
     if unknown == "refuse":
         rows = model.known(users, "user")
@@ -335,9 +257,3 @@ def _rows(model: "Model", users: Sequence[Hashable], unknown: Unknown) -> tuple[
     if unknown == "skip":
         return Ids(ids.values[rows >= 0]), rows[rows >= 0]
     return ids, np.where(rows < 0, model.clicks.n_users, rows).astype(np.int32)
-
-
-def _match(ids: Ids, known: Ids) -> Indices:
-    from unexposed.reading import match
-
-    return match(ids, known)

@@ -83,6 +83,19 @@ class ExpoMF(TrainedMethod):
         state["prior_exposure"] = self.prior(exposed, matrix.shape[0]).astype(item_factors.dtype)
         return log_likelihood + self.log_prior(user_factors, item_factors, before)
 
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        """As many regressions on the items as there were sweeps, from vectors of zeros."""
+        del n_clicks
+        items, matrix = parameters["item_factors"], clicks.matrix()
+        users = np.zeros((clicks.n_users, items.shape[1]), dtype=items.dtype)
+        log_odds = logit(parameters["prior_exposure"])
+        weights = {"precision": self.click_precision, "regularisation": self.regularisation}
+        for _ in range(epochs):
+            users = regress(matrix, users, items, log_odds, **weights)
+        return {"user_factors": users}
+
     def prior(self, exposed: Array, n_users: int) -> Array:
         """μ_i = (a + Σ_u p_ui − 1) / (a + b + U − 2), the mode given the expected exposures."""
         a, b = self.prior_exposed, self.prior_unexposed

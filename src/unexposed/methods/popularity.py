@@ -30,6 +30,12 @@ class Popularity(Recommender):
         del held_out, seed, side, progress, checkpoint
         return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
 
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        del parameters, clicks, n_clicks, epochs
+        return {}
+
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         counts = parameters["item_counts"]
         return np.broadcast_to(counts, (len(users), len(counts)))

@@ -33,6 +33,12 @@ class Random(Recommender):
             "items": np.arange(clicks.n_items, dtype=np.int32),
         }, {}
 
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        del parameters, clicks, n_clicks, epochs
+        return {}
+
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         salt = int(parameters["seed"][0]) + 1
         hashed = pair_hash(users[:, None], parameters["items"][None, :], salt=salt)

@@ -15,6 +15,8 @@ from unexposed.factors import PopularityMethod
 from unexposed.recommender import Block, Parameters, Side
 from unexposed.settings import setting
 
+_FIRST = np.zeros(1, dtype=np.int32)
+
 
 @dataclass(frozen=True)
 class UBO(PopularityMethod):
@@ -111,6 +113,18 @@ class UBO(PopularityMethod):
             weight = parameters.pop("exposure_feature_weight")
             parameters["exposure_user_factors"] = (side.user_features @ weight).astype(np.float32)
         return parameters
+
+    def exposure_of_new(self, parameters: Parameters) -> NDArray[np.float32]:
+        """With e_u at the mean over the users of the model."""
+        mean = parameters["exposure_user_factors"].mean(axis=0, keepdims=True)
+        return self.exposure(parameters | {"exposure_user_factors": mean}, _FIRST)[0]
+
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        rows = super().user_rows(parameters, clicks, n_clicks=n_clicks, epochs=epochs)
+        mean = parameters["exposure_user_factors"].mean(axis=0)
+        return rows | {"exposure_user_factors": np.tile(mean, (clicks.n_users, 1))}
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block:
         return exposure.gated_block(

@@ -54,6 +54,12 @@ class WMF(TrainedMethod):
             steps, epoch, factors.copy, training.Memory.of(self.name, factors, rng)
         )
 
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        del n_clicks, epochs
+        return {"user_factors": self._solve(clicks.matrix(), parameters["item_factors"])}
+
     def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
         """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""
         base = self.unclicked_weight * (other.T @ other)
