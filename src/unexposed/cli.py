@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -147,33 +147,139 @@ def recommend(
     show_clicked: Annotated[
         bool, typer.Option("--show-clicked", help="Recommend items the user has clicked, too.")
     ] = False,
+    allow: Annotated[
+        Path | None, typer.Option(help="Only items of this text file, an id a line.")
+    ] = None,
+    deny: Annotated[
+        Path | None, typer.Option(help="No item of this text file, an id a line.")
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Only these pairs: a table of users and items.")
+    ] = None,
+    minimum_exposure: Annotated[
+        float, typer.Option(help="Only items that the user was shown at least this likely.")
+    ] = 0.0,
+    popularity_penalty: Annotated[
+        float, typer.Option(help="Rank by score − PENALTY · log(1 + clicks of the item).")
+    ] = 0.0,
+    unknown: Annotated[
+        str, typer.Option(help="Users the model never saw: popular (list), skip or refuse.")
+    ] = "skip",
+    new_clicks: Annotated[
+        Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
+    ] = None,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
 ) -> None:
     """Recommend items for users, by raw id."""
-    from unexposed.reading import read_ids
+    from unexposed import serving, writing
+    from unexposed.fold_in import users_alone
+    from unexposed.reading import read_ids, read_log, read_pairs
+    from unexposed.rules import Rules
     from unexposed.storage import load
-    from unexposed.writing import check_table, printed, write_table
 
     if out is not None:
-        check_table(out)
+        writing.check_table(out)
+    if users is not None and new_clicks is not None:
+        raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     model = load(folder)
-    wanted = model.user_ids.values.tolist()
-    if users is not None:
+    columns: dict[str, Any] = {"user": user, "item": item, "delimiter": delimiter, "say": _say}
+    rules = Rules(
+        hide_clicked=not show_clicked,
+        allow=None if allow is None else read_ids(allow, model.item_ids),
+        deny=() if deny is None else read_ids(deny, model.item_ids),
+        candidates=None if candidates is None else read_pairs(candidates, **columns),
+        minimum_exposure=minimum_exposure,
+        popularity_penalty=popularity_penalty,
+        unknown=unknown,  # type: ignore[arg-type]
+    )
+    served, wanted = model, cast(Any, model.user_ids.values)
+    if new_clicks is not None:
+        log = read_log(new_clicks, **columns, rating=rating, threshold=threshold, any_size=True)
+        served, wanted = users_alone(model, log), log.user_ids.values
+    elif users is not None:
         wanted = read_ids(users, model.user_ids)
-        known = model.user_ids.index(wanted) >= 0
-        if not known.all():
-            unknown = [u for u, k_ in zip(wanted, known, strict=True) if not k_]
-            _say(f"left out {len(unknown)} users the model never saw, first {unknown[0]!r}")
-        wanted = [u for u, k_ in zip(wanted, known, strict=True) if k_]
-        if not wanted:
-            raise InputError(f"the model knows none of the users in {users}")
-    from unexposed.rules import Rules
+    known = served.user_ids.index(wanted) >= 0
+    if not known.all():
+        _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
+    if not known.any() and unknown == "skip":
+        raise InputError(f"the model knows none of the users in {users or new_clicks}")
+    with _progress() as progress:
+        tables = serving.recommend(served, wanted, k, rules, whole=model, progress=progress)
+        if out is None:
+            writing.write_csv(tables, sys.stdout)
+            return
+        rows = writing.write_tables(tables, out)
+    n_users = len(wanted) if unknown == "popular" else int(known.sum())
+    _say(f"{rows:,} recommendations for {n_users:,} users in {out}")
 
-    table = model.recommend(wanted, k, rules=Rules(hide_clicked=not show_clicked))
-    if out is None:
-        sys.stdout.write(printed(table).write_csv())
-        return
-    write_table(table, out)
-    _say(f"{len(table):,} recommendations for {len(wanted):,} users in {out}")
+
+@app.command()
+def similar(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    item: Annotated[str | None, typer.Option(help="Items like this one, by raw id.")] = None,
+    user: Annotated[str | None, typer.Option(help="Users like this one, by raw id.")] = None,
+    k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show the items or users whose vectors are most like those of one."""
+    from unexposed.storage import load
+
+    if (item is None) == (user is None):
+        raise InputError("give --item ID or --user ID")
+    model = load(folder)
+    if item is not None:
+        table = model.similar_items(model.item_ids.parse([item])[0], k)
+    else:
+        assert user is not None
+        table = model.similar_users(model.user_ids.parse([user])[0], k)
+    if as_json:
+        return _print_json(table.to_dicts())
+    sys.stdout.write(table.write_csv())
+    return None
+
+
+@app.command()
+def update(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")],
+    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
+    epochs: Annotated[
+        int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
+    ] = None,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    threshold: Threshold = None,
+    delimiter: Delimiter = None,
+    seed: Seed = 0,
+) -> None:
+    """Go on training a saved model with newer clicks, new users and items included."""
+    from unexposed.reading import read_log
+    from unexposed.storage import check_place, load
+
+    check_place(out)
+    model = load(folder)
+    clicks = read_log(
+        log,
+        user=user,
+        item=item,
+        rating=rating,
+        threshold=threshold,
+        delimiter=delimiter,
+        any_size=True,
+        say=_say,
+    )
+    updated = model.update(clicks, epochs=epochs, seed=seed, progress=_progress())
+    new_users = len(updated.user_ids) - len(model.user_ids)
+    new_items = len(updated.item_ids) - len(model.item_ids)
+    _say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
+    updated.save(out)
+    _say(_training_line(updated))
+    _say(f"saved to {out}")
 
 
 @app.command()
@@ -649,6 +755,12 @@ def _file_splits(train: Path, judged: Path, by: "Protocol", columns: dict[str, A
 
     clicks = read_log(train, **columns, say=_say)
     return split_clicks(clicks, read_judged(judged, clicks, **columns, say=_say), by)
+
+
+def _say_unknown(unknown: list[Any], rule: str) -> None:
+    done = {"popular": "the popular list goes to", "skip": "left out"}.get(rule)
+    if done is not None:
+        _say(f"{done} {len(unknown)} users the model never saw, first {unknown[0]!r}")
 
 
 def _training_line(model: "Model") -> str:

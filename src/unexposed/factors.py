@@ -82,9 +82,19 @@ class TrainedMethod(Recommender):
         return parameters["user_factors"][users] @ parameters["item_factors"].T
 
 
+def continued(initial: Parameters, start: Parameters | None) -> Parameters:
+    """Where training starts, with the first rows of each table from an earlier model."""
+    for name, table in initial.items():
+        if start is not None and name in start:
+            table[: len(start[name])] = start[name]
+    return initial
+
+
 @dataclass(frozen=True)
 class FactorMethod(TrainedMethod):
     """p_ui = σ(ω_uᵀω_i), trained by Adam on batches of clicks and drawn negatives."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
 
     batch_size: int = setting(1024, "pairs in a batch", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0)
@@ -127,10 +137,8 @@ class FactorMethod(TrainedMethod):
 
     def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         """The engine that will train this method, ready at the first step."""
-        del side
-        return engines.build(
-            self.objective(), self.optimiser(), self.initial(clicks, rng), name=self.engine
-        )
+        start = continued(self.initial(clicks, rng), side.start)
+        return engines.build(self.objective(), self.optimiser(), start, name=self.engine)
 
     def exposure_of_new(self, parameters: Parameters) -> NDArray[np.float32] | None:
         """The exposure of each item to a user of whom nothing is known; None: there is none."""
@@ -253,7 +261,7 @@ class PopularityMethod(PointwiseMethod):
 class GivenExposureMethod(PopularityMethod):
     """Factor models with a fixed exposure: popularity, or what they are given."""
 
-    takes: ClassVar[frozenset[str]] = frozenset({"exposure"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})
 
     def given(self, clicks: Clicks, side: Side) -> NDArray[np.float32]:
         if side.exposure is None:
@@ -264,7 +272,7 @@ class GivenExposureMethod(PopularityMethod):
         return engines.build(
             self.objective(),
             self.optimiser(),
-            self.initial(clicks, rng),
+            continued(self.initial(clicks, rng), side.start),
             exposure=self.given(clicks, side),
             name=self.engine,
         )

@@ -49,6 +49,7 @@ def read_log(
     rating: str | None = None,
     threshold: float | None = None,
     delimiter: str | None = None,
+    any_size: bool = False,
     say: Say | None = None,
 ) -> Clicks:
     """Clicks from a CSV, TSV or Parquet file, a frame, a mapping of columns or a sparse matrix.
@@ -56,6 +57,7 @@ def read_log(
     Columns that are not given are recognised by `NAMES`. Where there is a rating, a click is a
     rating of at least the threshold; else every row is one. A matrix holds counts, or ratings if
     there is a threshold. Every user and item of the log is known, also those without a click.
+    A log of one user or item is refused, for nothing can be learned from it, but at `any_size`.
     """
     limit = _limit(threshold)
     with refusing(source):
@@ -69,10 +71,28 @@ def read_log(
         columns = table.take(names if rated is None else [*names, rated])
         liked = slice(None) if rated is None else _chosen(table, columns.pop(), rated, limit)
         (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
-        _check_universe(table.name, user_ids, item_ids)
+        if not any_size:
+            _check_universe(table.name, user_ids, item_ids)
         users, items = users[liked], items[liked]
         if len(users) == 0:
             raise InputError(f"{table.name}: {rule}, and none is; lower threshold= (--threshold)")
+        return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
+
+
+def read_pairs(
+    source: Any,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    delimiter: str | None = None,
+    say: Say | None = None,
+) -> Clicks:
+    """The pairs of a table whatever else it holds, as clicks; for the candidates of users."""
+    with refusing(source):
+        table = open_table(source, delimiter)
+        names = _pair_names(table, user, item)
+        _sayer(say)(f"{table.name}: {_pair(names)}, every row is a candidate")
+        (user_ids, users), (item_ids, items) = _encode_pairs(table, table.take(names), names)
         return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
 
 

@@ -36,6 +36,7 @@ class Side:
     exposure: NDArray[Any] | None = None  # known exposure, (n_items,) or (n_users, n_items)
     user_features: NDArray[Any] | None = None  # (n_users, …), mapped into the user's exposure
     validation: "ValidationSet | None" = None  # real random traffic, to guide the exposure
+    start: Parameters | None = None  # of an earlier model, whose users and items come first
 
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}
@@ -98,6 +99,8 @@ class Recommender(ABC):
             parameters, facts = self.train(
                 clicks, held_out, seed=seed, side=side, progress=told, checkpoint=kept
             )
+        if given := sorted(side.given() - {"start"}):
+            facts = facts | {"side": given}
         return Model(self, parameters, seen, {"seed": seed, **facts}, folder)
 
     @abstractmethod
@@ -242,6 +245,20 @@ class Model:
 
         return fold_in(self, clicks)
 
+    def update(
+        self,
+        clicks: Clicks,
+        *,
+        epochs: int | None = None,
+        seed: int = 0,
+        side: Side | None = None,
+        progress: show.Progress | None = None,
+    ) -> "Model":
+        """The model after some epochs on all clicks, these newer ones included (see `update`)."""
+        from unexposed.update import update
+
+        return update(self, clicks, epochs=epochs, seed=seed, side=side, progress=progress)
+
     def recommend_for(
         self, items: Sequence[Hashable], k: int = 10, *, rules: Rules | None = None
     ) -> "pl.DataFrame":
@@ -249,7 +266,7 @@ class Model:
         from unexposed.fold_in import user_of
 
         one = user_of(self, items)
-        (table,) = serving.recommend(one, [0], k, rules or Rules(), popular=self.clicks)
+        (table,) = serving.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
     def save(self, folder: str | Path) -> None:

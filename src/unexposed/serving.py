@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from unexposed import progress as show
-from unexposed.data import Clicks, Ids, Indices
+from unexposed.data import Ids, Indices
 from unexposed.errors import InputError
 from unexposed.rules import Candidates, Rules, Unknown, hide
 
@@ -68,13 +68,14 @@ class Server:
 
     @staticmethod
     def of(
-        model: "Model", rules: Rules, *, strangers: bool = False, popular: Clicks | None = None
+        model: "Model", rules: Rules, *, strangers: bool = False, whole: "Model | None" = None
     ) -> "Server":
         if rules.minimum_exposure > 0 and not _has_exposure(model):
             name = model.method.name
             raise InputError(f"{name} has no exposure model, so minimum_exposure cannot be kept")
-        average = Average.of(model) if strangers else None
-        offset = rules.offset(model.clicks if popular is None else popular)
+        whole = whole or model
+        average = Average.of(whole) if strangers else None
+        offset = rules.offset(whole.clicks)
         return Server(model, rules, average, offset, names(model.item_ids))
 
     def top(
@@ -153,19 +154,19 @@ def recommend(
     k: int,
     rules: Rules,
     *,
-    popular: Clicks | None = None,
+    whole: "Model | None" = None,
     progress: show.Progress | None = None,
 ) -> Iterator["pl.DataFrame"]:
     """The k best items of each user as tables, one for each block of users.
 
-    `popular` are the clicks that say how popular an item is, where not the model's own.
+    `whole` is the model that says what is popular, where this one holds some users of it only.
     """
     from unexposed.recommender import column
 
     check_k(k, model.clicks.n_items)
     ids, rows = _rows(model, users, rules.unknown)
     strangers = bool((rows == model.clicks.n_users).any())
-    server = Server.of(model, rules, strangers=strangers, popular=popular)
+    server = Server.of(model, rules, strangers=strangers, whole=whole)
     pairs = None
     if rules.candidates is not None:
         pairs = Candidates.of(rules.candidates, ids, model.item_ids)

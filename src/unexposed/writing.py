@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -48,18 +48,18 @@ def write_tables(tables: Iterable["pl.DataFrame"], path: Path) -> int:
         if path.suffix == ".parquet":
             rows = _write_parquet(tables, to)
         else:
-            with to.open("wb") as stream:
+            with to.open("w", encoding="utf-8", newline="") as stream:
                 rows = write_csv(tables, stream, separator="\t" if path.suffix == ".tsv" else ",")
 
     write_whole(path, write)
     return rows
 
 
-def write_csv(tables: Iterable["pl.DataFrame"], stream: IO[bytes], *, separator: str = ",") -> int:
+def write_csv(tables: Iterable["pl.DataFrame"], stream: TextIO, *, separator: str = ",") -> int:
     """Write tables with the same columns one after the other, under one header; how many rows."""
     rows = 0
     for number, table in enumerate(tables):
-        _plain(table).write_csv(stream, include_header=number == 0, separator=separator)
+        stream.write(_plain(table).write_csv(include_header=number == 0, separator=separator))
         rows += len(table)
     return rows
 

@@ -11,7 +11,7 @@ from scipy.special import expit, logit, xlog1py, xlogy
 
 from unexposed import training
 from unexposed.data import Clicks, Indices
-from unexposed.factors import TrainedMethod
+from unexposed.factors import TrainedMethod, continued
 from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Side
 from unexposed.settings import setting
@@ -35,6 +35,7 @@ class ExpoMF(TrainedMethod):
     """
 
     name: ClassVar[str] = "expomf"
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     epochs: int = setting(30, "most sweeps over users and items", low=1)
     click_precision: float = setting(0.3, "λ_y", above=0, search=(0.03, 10))
     regularisation: float = setting(1.0, "λ", above=0, search=(0.1, 30))
@@ -48,7 +49,7 @@ class ExpoMF(TrainedMethod):
     def trainee(
         self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
     ) -> training.Trainee:
-        del side, progress
+        del progress
         rng = np.random.default_rng(seed)
         shape = (clicks.n_users + clicks.n_items, self.dim)
         start = rng.normal(0, self.initial_scale, shape).astype(np.float32)
@@ -57,6 +58,7 @@ class ExpoMF(TrainedMethod):
             "item_factors": start[clicks.n_users :],
             "prior_exposure": np.full(clicks.n_items, self.initial_exposure, dtype=np.float32),
         }
+        state = continued(state, side.start)
         matrix = clicks.matrix()
         by_item = sp.csr_array(matrix.T)
 

@@ -16,6 +16,7 @@ class Popularity(Recommender):
     """Score = how many users clicked the item."""
 
     name: ClassVar[str] = "popularity"
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
 
     def train(
         self,

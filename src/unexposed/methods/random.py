@@ -16,6 +16,7 @@ class Random(Recommender):
     """A score drawn for each pair from its seed, without a table of them."""
 
     name: ClassVar[str] = "random"
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
 
     def train(
         self,

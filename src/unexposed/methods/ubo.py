@@ -11,7 +11,7 @@ from unexposed import exposure, validation
 from unexposed.data import Clicks, Indices
 from unexposed.engine import Engine, Objective, Optimiser, Strategy
 from unexposed.errors import InputError
-from unexposed.factors import PopularityMethod
+from unexposed.factors import PopularityMethod, continued
 from unexposed.recommender import Block, Parameters, Side
 from unexposed.settings import setting
 
@@ -29,7 +29,7 @@ class UBO(PopularityMethod):
     """
 
     name: ClassVar[str] = "ubo"
-    takes: ClassVar[frozenset[str]] = frozenset({"user_features", "validation"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
     negatives: int = setting(
         20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
@@ -93,7 +93,7 @@ class UBO(PopularityMethod):
         return engines.build(
             self.objective(),
             self.optimiser(),
-            start,
+            continued(start, side.start),
             exposure=self.popularity(clicks),
             features=side.user_features,
             validation=guide.shuffled(rng),

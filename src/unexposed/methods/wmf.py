@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from unexposed import training
 from unexposed.data import Clicks
-from unexposed.factors import TrainedMethod
+from unexposed.factors import TrainedMethod, continued
 from unexposed.progress import Progress
-from unexposed.recommender import Side
+from unexposed.recommender import Parameters, Side
 from unexposed.settings import setting
 
 
@@ -21,6 +21,7 @@ class WMF(TrainedMethod):
     """Σ c·(R̃ − ω_uᵀω_i)² + λ(|ω_u|² + |ω_i|²), c = 1 for a click and c₀ < 1 for the rest."""
 
     name: ClassVar[str] = "wmf"
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     epochs: int = setting(30, "most sweeps over users and items", low=1)
     unclicked_weight: float = setting(
         0.1, "c₀, how much a missing click counts", above=0, high=1, search=(0.01, 1)
@@ -31,7 +32,7 @@ class WMF(TrainedMethod):
     def trainee(
         self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
     ) -> training.Trainee:
-        del side, progress
+        del progress
         rng = np.random.default_rng(seed)
         matrix = clicks.matrix()
         by_item = sp.csr_array(matrix.T)
@@ -41,6 +42,7 @@ class WMF(TrainedMethod):
             "user_factors": start[: clicks.n_users],
             "item_factors": start[clicks.n_users :],
         }
+        factors = continued(factors, side.start)
 
         def epoch() -> float:
             factors["user_factors"] = self._solve(matrix, factors["item_factors"])
