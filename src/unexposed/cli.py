@@ -189,8 +189,8 @@ def recommend(
     columns: dict[str, Any] = {"user": user, "item": item, "delimiter": delimiter, "say": _say}
     rules = Rules(
         hide_clicked=not show_clicked,
-        allow=None if allow is None else read_ids(allow, model.item_ids),
-        deny=() if deny is None else read_ids(deny, model.item_ids),
+        allow=None if allow is None else _read_items(allow, model),
+        deny=() if deny is None else _read_items(deny, model),
         candidates=None if candidates is None else read_pairs(candidates, **columns),
         minimum_exposure=minimum_exposure,
         popularity_penalty=popularity_penalty,
@@ -755,6 +755,15 @@ def _file_splits(train: Path, judged: Path, by: "Protocol", columns: dict[str, A
 
     clicks = read_log(train, **columns, say=_say)
     return split_clicks(clicks, read_judged(judged, clicks, **columns, say=_say), by)
+
+
+def _read_items(path: Path, model: "Model") -> list[Any]:
+    from unexposed.reading import read_ids
+
+    items = read_ids(path, model.item_ids)
+    if unknown := int((model.item_ids.index(items) < 0).sum()):
+        _say(f"{path}: the model never saw {unknown} of {len(items)} items")
+    return items
 
 
 def _say_unknown(unknown: list[Any], rule: str) -> None:

@@ -87,9 +87,11 @@ class Lines(Silent):
             print(text, file=self._stream, flush=True)
 
     def count(self, label: str, done: int, total: int) -> None:
-        if time.monotonic() >= self._next:
+        now = time.monotonic()
+        self._next = self._next or now + self._seconds  # short work is done without a line
+        if now >= self._next:
             print(f"{done:,} of {total:,} {label}", file=self._stream, flush=True)
-            self._next = time.monotonic() + self._seconds
+            self._next = now + self._seconds
 
     def __exit__(self, *_: object) -> None:
         self._flush()
