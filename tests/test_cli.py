@@ -385,6 +385,28 @@ BAD = {
     "no model": ("recommend {}", lambda: "log.csv", ["is no model folder"]),
     "k too large": ("recommend {} -k 99", model, ["k must be between 1 and 7 items, got 99"]),
     "odd output name": ("recommend {} --out out.xlsx", model, ["out.xlsx", ".csv"]),
+    "users twice": (
+        "recommend {} --users ids.txt --new-clicks log.csv",
+        model,
+        ["--users or --new-clicks"],
+    ),
+    "no allowed item": (
+        "recommend model -k 2 --allow {}",
+        lambda: model() and bad_file("ids.txt", "x\ny\n"),
+        ["none of the 2 items to allow"],
+    ),
+    "exposure that is not modelled": (
+        "recommend {} -k 2 --minimum-exposure 0.5",
+        model,
+        ["popularity has no exposure model"],
+    ),
+    "newer clicks on unknown items only": (
+        "recommend model --new-clicks {}",
+        lambda: model() and bad_file("new.csv", "user,item\na,x\n"),
+        ["none of these users has a click"],
+    ),
+    "similar to nothing": ("similar {}", model, ["--item ID or --user ID"]),
+    "similar without vectors": ("similar {} --item i1", model, ["has no item vectors"]),
     "unknown users": (
         "recommend model --users {}",
         lambda: model() and bad_file("ids.txt", "x\ny\n"),
@@ -658,3 +680,136 @@ def test_every_method_can_be_compared_from_the_command_line(run):
     )
     assert code == 0, err
     assert [r["method"] for r in json.loads(out)["results"]] == list(METHODS)
+
+
+# Serving
+
+
+@pytest.fixture
+def umf(run, here):
+    code, _, err = run(
+        *"fit log.csv --method umf --out model --set epochs=5 --set initial_scale=0.5".split()
+    )
+    assert code == 0, err
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split(",") for line in text.splitlines()]
+
+
+def test_recommend_keeps_to_lists_of_items(run, umf):
+    Path("some.txt").write_text("i1\ni2\nnovelty\n")
+    code, out, err = run(*"recommend model -k 7 --show-clicked --allow some.txt".split())
+    assert code == 0, err
+    assert {row[1] for row in lines(out)[1:]} == {"i1", "i2"}
+    assert "some.txt: the model never saw 1 of 3 items" in err
+    code, out, _ = run(*"recommend model -k 7 --show-clicked --deny some.txt".split())
+    assert code == 0
+    assert {row[1] for row in lines(out)[1:]} == {"i0", "i3", "i4", "i5", "i6"}
+
+
+def test_recommend_keeps_to_candidates_exposure_and_penalty(run, umf):
+    Path("pairs.csv").write_text("rating,user,item\n1,u3,i4\n1,u3,i5\n2,u5,i1\n")
+    Path("ids.txt").write_text("u3\nu5\nu7\n")
+    base = "recommend model --users ids.txt -k 7 --show-clicked"
+    code, out, err = run(*base.split(), "--candidates", "pairs.csv")
+    assert code == 0, err
+    pairs = {(row[0], row[1]) for row in lines(out)[1:]}
+    assert pairs == {("u3", "i4"), ("u3", "i5"), ("u5", "i1")}
+    _, out, _ = run(*base.split(), "--minimum-exposure", "0.9")
+    header, *rows = lines(out)
+    assert header == ["user", "item", "rank", "score", "relevance", "exposure"]
+    assert rows
+    assert all(float(row[5]) >= 0.9 for row in rows)
+    _, out, _ = run(*base.split(), "--popularity-penalty", "100")
+    clicks = pl.read_csv("log.csv").unique().group_by("item").len()
+    counts = dict(clicks.iter_rows())
+    ranked = [counts[row[1]] for row in lines(out)[1:8]]
+    assert ranked == sorted(ranked)
+
+
+def test_users_the_model_never_saw_get_what_is_asked_for_them(run, umf):
+    Path("ids.txt").write_text("ghost\nu1\n")
+    words = "recommend model --users ids.txt -k 2 --unknown".split()
+    code, out, err = run(*words, "popular")
+    assert code == 0
+    assert [(row[0], row[-1]) for row in lines(out)[1:]] == [
+        *[("ghost", "false")] * 2,
+        *[("u1", "true")] * 2,
+    ]
+    assert "the popular list goes to 1 users the model never saw, first 'ghost'" in err
+    code, out, err = run(*words, "refuse")
+    assert (code, out) == (2, "")
+    assert "never trained on user 'ghost'" in err
+    code, out, _ = run(*words, "guess")
+    assert (code, out) == (2, "")
+
+
+def test_users_of_a_newer_log_are_folded_in(run, umf):
+    Path("newer.csv").write_text("user,item\nnew,i1\nnew,i2\nu3,i5\nlost,novelty\n")
+    code, out, err = run(*"recommend model --new-clicks newer.csv -k 3".split())
+    assert code == 0, err
+    rows = lines(out)[1:]
+    assert [row[0] for row in rows if row[2] == "1"] == ["new", "u3"]
+    assert not {row[1] for row in rows if row[0] == "new"} & {"i1", "i2"}
+    assert "i5" not in {row[1] for row in rows if row[0] == "u3"}
+    assert "left out 1 users" in err
+    code, out, err = run(
+        *"recommend model --new-clicks newer.csv --unknown popular --out recs.parquet -k 3".split()
+    )
+    assert code == 0, err
+    table = pl.read_parquet("recs.parquet")
+    assert table.filter(~pl.col("known"))["user"].to_list() == ["lost"] * 3
+    assert "recommendations for 3 users" in err
+
+
+def test_similar_items_and_users_are_printed(run, umf):
+    code, out, err = run(*"similar model --item i3 -k 2".split())
+    assert code == 0, err
+    assert [row[0] for row in lines(out)] == ["item", *(row[0] for row in lines(out)[1:])]
+    assert len(lines(out)) == 3
+    assert "i3" not in out
+    code, out, _ = run(*"similar model --user u3 -k 2 --json".split())
+    assert code == 0
+    assert [row["rank"] for row in json.loads(out)] == [1, 2]
+
+
+def test_update_writes_a_model_that_knows_the_newcomers(run, umf):
+    Path("newer.csv").write_text("user,item\nnew,i1\nnew,novelty\nu3,i5\n")
+    code, out, err = run(*"update model newer.csv --out model2 --epochs 2".split())
+    assert code == 0, err
+    assert out == ""
+    assert "3 newer clicks, 1 new users and 1 new items" in err
+    Path("ids.txt").write_text("new\n")
+    code, out, _ = run(*"recommend model2 --users ids.txt -k 5".split())
+    assert code == 0
+    assert not {row[1] for row in lines(out)} & {"i1", "novelty"}
+
+
+def test_ctrl_c_during_recommend_leaves_nothing_behind(here):
+    from unexposed.data import Ids
+    from unexposed.methods import make
+    from unexposed.progress import Silent
+
+    n = 20_000
+    clicks = Clicks.from_pairs(
+        np.arange(n), np.arange(n), user_ids=Ids.range(n), item_ids=Ids.range(n)
+    )
+    make("popularity").fit(clicks, progress=Silent()).save("big")
+    Path("recs.parquet").write_text("precious")
+    before = sorted(os.listdir())
+    child = subprocess.Popen(
+        [sys.executable, "-m", "unexposed", *"recommend big --out recs.parquet".split()],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while sorted(os.listdir()) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sorted(os.listdir()) != before  # it is being written
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert "Traceback" not in err
+    assert sorted(os.listdir()) == before
+    assert Path("recs.parquet").read_text() == "precious"

@@ -184,6 +184,36 @@ def test_exposure_is_a_probability_where_the_method_has_one(name, checkerboard):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_the_exposure_of_pairs_is_that_of_whole_rows(name, checkerboard, monkeypatch):
+    from unexposed import recommender
+
+    model = fitted(name, checkerboard[0], epochs=2)
+    users = np.array([5, 0, 5, 23, 7], dtype=np.int32)
+    items = np.array([1, 2, 3, 0, 23], dtype=np.int32)
+    whole = model.method.exposure(model.parameters, users)
+    if whole is None:
+        return
+    expected = whole[np.arange(5), items]
+    np.testing.assert_allclose(
+        model.method.pair_exposure(model.parameters, users, items), expected, rtol=1e-5
+    )
+    monkeypatch.setattr(recommender, "BLOCK_ENTRIES", 48)  # two users at a time
+    by_default = recommender.Recommender.pair_exposure
+    found = by_default(model.method, model.parameters, users, items)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_score_said_to_be_a_probability_is_one(name, checkerboard):
+    model = fitted(name, checkerboard[0])
+    scores = model.method.scores(model.parameters, np.arange(24, dtype=np.int32))
+    if model.method.scale == "probability":
+        assert ((scores >= 0) & (scores <= 1)).all()
+    if model.method.scale == "logit":
+        assert scores.min() < 0 < scores.max()
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_judgements_cannot_be_trained_on(name, small_world):
     split = small_world.split(seed=0)
     assert isinstance(split.judged, Judgements)
