@@ -12,6 +12,7 @@ from typing import Any
 
 from unexposed.report import benchmark_tables as benchmarks
 from unexposed.report import experiment_tables as experiments
+from unexposed.report import serving_tables as serving
 from unexposed.report.blocks import filled, section_block
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
@@ -74,6 +75,13 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         "docs/results.md",
         lambda: markdown(benchmarks.selection(result("selection_coat"))),
     ),
+    "fold-in table": (
+        "docs/serving.md",
+        lambda: markdown(serving.fold_in(result("fold_in_yahoo"))),
+    ),
+    "update table": ("docs/serving.md", lambda: markdown(serving.update(result("update_ml100k")))),
+    "lists table": ("docs/serving.md", lambda: markdown(serving.lists(result("recommend")))),
+    "memory table": ("docs/serving.md", lambda: markdown(serving.memory(result("recommend")))),
     "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
     "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
     "strategies results": (

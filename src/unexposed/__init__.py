@@ -24,9 +24,11 @@ _HOME = {
     "METRICS": "metrics",
     "read_log": "reading",
     "read_judged": "reading",
+    "read_pairs": "reading",
     "Model": "recommender",
     "Recommender": "recommender",
     "Side": "recommender",
+    "Rules": "rules",
     "load": "storage",
     "world": "simulate",
 }
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from unexposed.export import export_model
     from unexposed.methods import METHODS, make
     from unexposed.metrics import METRICS
-    from unexposed.reading import read_judged, read_log
+    from unexposed.reading import read_judged, read_log, read_pairs
     from unexposed.recommender import Model, Recommender, Side
+    from unexposed.rules import Rules
     from unexposed.simulate import world
     from unexposed.storage import load
 

@@ -1,0 +1,97 @@
+"""The tables of what serving costs and what it is worth, from the JSON of its benchmarks."""
+
+from typing import Any
+
+from unexposed.report.tables import NONE, Cell, Table, number
+
+
+def fold_in(document: list[dict[str, Any]]) -> Table:
+    """DCG@3 of users folded in and of the same users trained with everybody."""
+    rows = [
+        [
+            Cell(row["method"], code=True),
+            Cell(str(row["seed"])),
+            *(Cell(number(row[key])) for key in ("retrained", "folded_in", "popular")),
+            _share(row),
+        ]
+        for row in document
+    ]
+    heads = ["", "seed", "trained with all", "folded in", "popular list", "difference (± 1 se)"]
+    note = (
+        f"Yahoo!R3, {document[0]['users']:,} users left out of the training; DCG@3 under protocol "
+        "`ubo-ijcai22`; the bar for the difference is −2 %. The error is that of the mean over users."
+    )
+    return Table("fold-in", "Users folded in", heads, rows, [note])
+
+
+def update(document: list[dict[str, Any]]) -> Table:
+    """Quality and seconds of an update, of a full training, and of folding in alone."""
+    rows = [
+        [
+            Cell(row["method"], code=True),
+            *(
+                Cell(number(row["everybody"][kind]), aside=number(row["new_users"][kind]))
+                for kind in ("retrained", "updated", "folded_in")
+            ),
+            _share(row),
+            *(Cell(f"{row['seconds'][kind]:.1f}") for kind in ("retrained", "updated")),
+        ]
+        for row in document
+    ]
+    heads = [
+        "",
+        "trained on all",
+        "updated",
+        "folded in only",
+        "updated against trained (± 1 se)",
+        "seconds, trained",
+        "updated",
+    ]
+    first, loads = document[0], [row["load_average"] or 0 for row in document]
+    note = (
+        f"MovieLens 100K, {first['clicks']['older']:,} older and {first['clicks']['newer']:,} newer "
+        f"clicks, {first['new']['users']} new users and {first['new']['items']} new items; "
+        f"{first['metric'].upper()} of {first['users']} users, in brackets of the new ones. "
+        f"Seconds on the wall at a load average of {min(loads):.0f} to {max(loads):.0f}."
+    )
+    return Table("update", "Models updated with newer clicks", heads, rows, [note])
+
+
+def lists(document: dict[str, Any]) -> Table:
+    """How fast lists are made beside implicit's."""
+    rows = [
+        [
+            Cell(f"implicit's seconds over ours, {clock}"),
+            Cell("≥ 1"),
+            *(Cell(f"{v:.2f}") for v in ratio.values()),
+        ]
+        for clock, ratio in document["speed"].items()
+        if ratio is not None
+    ]
+    note = (
+        f"{document['share']:,} of {document['users']:,} users a round, {document['items']:,} "
+        f"items, cores: {document['cores']}; load average {document['load_average'][0]:.1f}."
+    )
+    heads = ["", "bar", "median", "least", "greatest"]
+    return Table("lists", "Lists beside implicit's", heads, rows, [note])
+
+
+def memory(document: dict[str, Any]) -> Table:
+    """The memory it takes to write lists to a file."""
+    rows = [
+        [
+            Cell(f"{row['users']:,} users to {row['format']}"),
+            Cell("< 2"),
+            Cell(NONE if row["peak"] is None else f"{row['peak'] / 2**30:.2f}"),
+            Cell(f"{row['bytes'] / 1e6:,.0f}"),
+        ]
+        for row in document["stream"]
+    ]
+    heads = ["", "bar", "GiB above the model", "file, MB"]
+    return Table("memory", "Memory of writing lists", heads, rows)
+
+
+def _share(row: dict[str, Any]) -> Cell:
+    sign = "−" if row["relative"] < 0 else "+"
+    error = f"{row['standard_error']:.1%}"
+    return Cell(f"{sign}{abs(row['relative']):.1%}", aside=error)
