@@ -147,7 +147,10 @@ def fingerprint(
     }
     given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
     for name, part in sorted(given.items()):
-        arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
+        if isinstance(part, dict):
+            arrays = [part[key] for key in sorted(part)]
+        else:
+            arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
         found[name] = _digest(arrays)
     return found
 

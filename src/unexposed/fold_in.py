@@ -52,13 +52,12 @@ def fold_in(model: "Model", clicks: Clicks) -> "Model":
         user_ids=joined(model.user_ids, clicks.user_ids, new),
         item_ids=model.item_ids,
     )
-    return replace(model, parameters=parameters, clicks=both)
+    return replace(model, parameters=parameters, clicks=both, checkpoint=None)
 
 
 def users_alone(model: "Model", clicks: Clicks) -> "Model":
     """A model of these users only, each with all that is known of its clicks."""
-    clicks = known_clicks(model, clicks)
-    return replace(model, parameters=model.parameters | user_rows(model, clicks), clicks=clicks)
+    return _of_users(model, known_clicks(model, clicks))
 
 
 def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
@@ -95,7 +94,12 @@ def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
         user_ids=Ids.range(1),
         item_ids=model.item_ids,
     )
-    return replace(model, parameters=model.parameters | user_rows(model, clicks), clicks=clicks)
+    return _of_users(model, clicks)
+
+
+def _of_users(model: "Model", clicks: Clicks) -> "Model":
+    parameters = model.parameters | user_rows(model, clicks)
+    return replace(model, parameters=parameters, clicks=clicks, checkpoint=None)
 
 
 def user_rows(model: "Model", clicks: Clicks) -> dict[str, Array]:

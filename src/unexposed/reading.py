@@ -161,7 +161,7 @@ def read_titles(
         names = [_named(table, "item", item), _named(table, "title", title)]
         ids, texts = table.take(cast(list[str], names))
         item_ids, items = _encode(table, ids, cast(str, names[0]))
-    at = _match(item_ids, like.item_ids)[items].tolist()
+    at = match(item_ids, like.item_ids)[items].tolist()
     pairs = zip(at, list(texts), strict=True)
     found = {index: str(text) for index, text in pairs if index >= 0 and text is not None}
     if not found:

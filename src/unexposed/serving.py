@@ -220,7 +220,7 @@ def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
 
     if ids.are_integers:
         return lambda indices: pl.Series(ids.values[indices])
-    if all(type(raw) is str for raw in ids.values):
+    if ids.are_texts:
         return lambda indices: pl.Series(ids.values[indices].tolist(), dtype=pl.String)
     return column(ids.values).gather
 

@@ -11,7 +11,8 @@ from unexposed.data import Clicks, Indices
 from unexposed.factors import FactorMethod
 from unexposed.methods.cjmf import CJMF
 from unexposed.methods.expomf import ExpoMF
-from unexposed.recommender import Block, Model, best_first, blocks, hide
+from unexposed.recommender import Block, Model, best_first, blocks
+from unexposed.rules import hide
 
 USERS = 400
 PAIRS = 200  # of each user, unclicked

@@ -19,7 +19,7 @@ def fold_in(document: list[dict[str, Any]]) -> Table:
     heads = ["", "seed", "trained with all", "folded in", "popular list", "difference (± 1 se)"]
     note = (
         f"Yahoo!R3, {document[0]['users']:,} users left out of the training; DCG@3 under protocol "
-        "`ubo-ijcai22`; the bar for the difference is −2 %. The error is that of the mean over users."
+        "`ubo-ijcai22`; the bar is −2 %. The error is that of the mean over users."
     )
     return Table("fold-in", "Users folded in", heads, rows, [note])
 
@@ -49,8 +49,8 @@ def update(document: list[dict[str, Any]]) -> Table:
     ]
     first, loads = document[0], [row["load_average"] or 0 for row in document]
     note = (
-        f"MovieLens 100K, {first['clicks']['older']:,} older and {first['clicks']['newer']:,} newer "
-        f"clicks, {first['new']['users']} new users and {first['new']['items']} new items; "
+        f"MovieLens 100K, {first['clicks']['older']:,} older and {first['clicks']['newer']:,} "
+        f"newer clicks, {first['new']['users']} new users and {first['new']['items']} new items; "
         f"{first['metric'].upper()} of {first['users']} users, in brackets of the new ones. "
         f"Seconds on the wall at a load average of {min(loads):.0f} to {max(loads):.0f}."
     )
