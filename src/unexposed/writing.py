@@ -31,9 +31,8 @@ def check_table(path: Path) -> None:
 def write_table(table: "pl.DataFrame", path: Path) -> None:
     """Write a table as CSV, TSV or Parquet, by the ending of the name."""
     check_table(path)
-    table = printed(table)
     if path.suffix == ".parquet":
-        write_whole(path, _plain(table).write_parquet)
+        write_whole(path, printed(table).write_parquet)
     else:
         write_tables([table], path)
 
@@ -59,7 +58,7 @@ def write_csv(tables: Iterable["pl.DataFrame"], stream: TextIO, *, separator: st
     """Write tables with the same columns one after the other, under one header; how many rows."""
     rows = 0
     for number, table in enumerate(tables):
-        stream.write(_plain(table).write_csv(include_header=number == 0, separator=separator))
+        stream.write(printed(table).write_csv(include_header=number == 0, separator=separator))
         rows += len(table)
     return rows
 
@@ -73,19 +72,10 @@ def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
         written = []
         for number, table in enumerate(tables):
             written.append(Path(folder) / f"{number}.parquet")
-            _plain(table).write_parquet(written[-1])
+            printed(table).write_parquet(written[-1])
             rows += len(table)
         pl.scan_parquet(written).sink_parquet(to)
     return rows
-
-
-def _plain(table: "pl.DataFrame") -> "pl.DataFrame":
-    """The table with ids of several kinds as text, for files hold one kind in a column."""
-    import polars as pl
-
-    mixed = [name for name, dtype in table.schema.items() if dtype == pl.Object]
-    texts = [pl.Series(name, [str(raw) for raw in table[name].to_list()]) for name in mixed]
-    return table.with_columns(texts)
 
 
 def printed(table: "pl.DataFrame") -> "pl.DataFrame":
