@@ -152,9 +152,9 @@ class CpuEngine:
             item_power=powers[1],
             seer_power=powers[2],
             gate_power=powers[3],
-            rates=_rates(o.learning_rate, o.weight_decay),
-            exposure_rates=_rates(o.exposure_learning_rate, o.exposure_weight_decay),
-            gate_rates=_rates(o.exposure_learning_rate * o.gate_pace, o.exposure_weight_decay),
+            rates=adam_rates(o.learning_rate, o.weight_decay),
+            exposure_rates=adam_rates(o.exposure_learning_rate, o.exposure_weight_decay),
+            gate_rates=adam_rates(o.exposure_learning_rate * o.gate_pace, o.exposure_weight_decay),
             exposure=np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"]),
             ahead_users=ahead_users,
             ahead_items=ahead_items,
@@ -383,7 +383,7 @@ def _starts(numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)[None]
 
 
-def _rates(learning_rate: float, weight_decay: float) -> NDArray[np.float64]:
+def adam_rates(learning_rate: float, weight_decay: float) -> NDArray[np.float64]:
     return np.array(
         [learning_rate, weight_decay, BETA1, 1 - BETA1, BETA2, 1 - BETA2, EPSILON], dtype=np.float64
     )
