@@ -388,6 +388,23 @@ def test_tables_are_copies():
             assert np.array_equal(table, before[name]), name
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "reference"])
+def test_a_restored_learner_goes_on_to_the_same_bits(which):
+    samples = random_samples(3)
+    whole = pair_of_learners(3)[which]
+    whole.epoch(samples, batch_size=BATCH)
+    state = {name: array.copy() for name, array in whole.state().items()}
+    other = pair_of_learners(3, scale=0.1)[which]
+    other.epoch(samples, batch_size=BATCH)
+    other.restore(state)
+    for _ in range(2):
+        assert whole.epoch(samples, batch_size=BATCH) == other.epoch(samples, batch_size=BATCH)
+    for name, table in whole.tables().items():
+        assert table.tobytes() == other.tables()[name].tobytes(), name
+    with pytest.raises(ValueError, match="shape"):
+        other.restore(pair_of_learners(2)[which].state())
+
+
 # the choice of a learner
 
 

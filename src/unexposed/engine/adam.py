@@ -25,7 +25,11 @@ class RowAdam:
         self._weight_decay = weight_decay
         self._first = torch.zeros_like(table)
         self._second = torch.zeros_like(table)
-        self._count = torch.zeros(len(table), dtype=table.dtype, device=table.device)
+        self._count = torch.zeros(len(table), dtype=table.dtype)
+
+    def moments(self) -> dict[str, Tensor]:
+        """What a step reads and changes beside the table."""
+        return {"first": self._first, "second": self._second, "count": self._count}
 
     def moments(self) -> dict[str, Tensor]:
         """What a step reads and changes beside the table."""

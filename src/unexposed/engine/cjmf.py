@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, sigmoid
 
 from unexposed.data import Indices
-from unexposed.engine import Name
+from unexposed.engine import Name, put_back
 from unexposed.engine.adam import RowAdam
 from unexposed.errors import InputError
 from unexposed.losses import inverse_propensity, low_variance
@@ -81,6 +81,14 @@ class Learner(Protocol):
 
     def tables(self) -> Tables:
         """A copy of what has been learned, by name."""
+        ...
+
+    def state(self) -> Tables:
+        """All that a step reads and changes, by name; not copied where it need not be."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Be as the learner was whose state this is."""
         ...
 
 
@@ -154,9 +162,10 @@ class ReferenceLearner:
             # a row for Adam is what one sub-model holds of a user or item: one that no pair of
             # the batch reaches keeps still, decay included
             rows = table if name.startswith("exposure") else table.view(-1, table.shape[-1])
-            self._adam[name] = RowAdam(
-                rows, learning_rate=rates.learning_rate, weight_decay=rates.weight_decay
-            )
+            with torch.device(device):
+                self._adam[name] = RowAdam(
+                    rows, learning_rate=rates.learning_rate, weight_decay=rates.weight_decay
+                )
 
     def compile(self) -> None:
         """Nothing to do."""
@@ -166,6 +175,23 @@ class ReferenceLearner:
 
     def tables(self) -> Tables:
         return {name: table.cpu().numpy().copy() for name, table in self._tables.items()}
+
+    def state(self) -> Tables:
+        return {name: tensor.cpu().numpy() for name, tensor in self._memory().items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        held = self.state()
+        put_back(held, state)
+        for name, tensor in self._memory().items():  # on a card, what is held is a copy
+            tensor.copy_(torch.from_numpy(held[name]))
+
+    def _memory(self) -> dict[str, Tensor]:
+        moments = {
+            f"{name}.{moment}": tensor
+            for name, adam in self._adam.items()
+            for moment, tensor in adam.moments().items()
+        }
+        return self._tables | moments
 
     def step(self, batch: Samples) -> float:
         """Learn from a batch, all gradients at the same point; the mean loss before the step."""

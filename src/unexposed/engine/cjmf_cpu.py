@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from unexposed.engine import cjmf_kernels as kernels
+from unexposed.engine import put_back
 from unexposed.engine.cjmf import Optimiser, Samples, Tables
 from unexposed.engine.cpu import NUMBA_CONFIG, adam_rates
 
 RUN: Any = kernels.run
+MEMORY = ("users", "items", "exposure", "user_power", "item_power", "exposure_power")
 SPAN = 1_000_000  # samples of one call to the kernel: it cannot be interrupted
 
 
@@ -78,6 +80,12 @@ class CpuLearner:
             found[f"{table}_user_factors"] = values(model.users, kind)
             found[f"{table}_item_factors"] = values(model.items, kind)
         return {name: found[name] for name in self._names}
+
+    def state(self) -> Tables:
+        return {name: getattr(self._model, name) for name in MEMORY}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        put_back(self.state(), state)
 
     def compile(self) -> None:
         """Have the kernel ready: seconds the first time on a machine, from its cache later."""
