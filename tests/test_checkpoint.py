@@ -92,8 +92,8 @@ CASES = [
     ("ubo", "cpu", {"validation_in_training": False}),
     ("wmf", None, {}),
     ("expomf", None, {}),
-    ("cjmf", None, {}),
-    ("cjmf", None, {"n_models": 1, "residual": False}),
+    ("cjmf", "cpu", {}),
+    ("cjmf", "cpu", {"n_models": 1, "residual": False}),
 ]
 
 

@@ -131,7 +131,7 @@ def test_engines_train_the_same_model(residual):
     one, other = (
         fitted(engine=name, epochs=2, residual=residual)[1] for name in ("cpu", "reference")
     )
-    assert (one.facts["engine"], other.facts["engine"]) == ("CpuLearner", "ReferenceLearner")
+    assert (one.facts["engine"], other.facts["engine"]) == ("cpu", "reference")
     for name, table in other.parameters.items():
         np.testing.assert_allclose(one.parameters[name], table, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(one.facts["losses"], other.facts["losses"], rtol=1e-5)

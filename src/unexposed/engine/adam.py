@@ -31,10 +31,6 @@ class RowAdam:
         """What a step reads and changes beside the table."""
         return {"first": self._first, "second": self._second, "count": self._count}
 
-    def moments(self) -> dict[str, Tensor]:
-        """What a step reads and changes beside the table."""
-        return {"first": self._first, "second": self._second, "count": self._count}
-
     def step(self, rows: Tensor, gradient: Tensor) -> None:
         """Move these rows, each given once, against their gradient."""
         row = self._table[rows]
