@@ -44,9 +44,13 @@ class CJMF(TrainedMethod):
     n_models: int = setting(8, "sub-models, and parts of the clicks", low=1)
     batch_size: int = setting(1024, "pairs in a batch", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the sub-models' vectors", above=0)
-    weight_decay: float = setting(1e-5, "added to the gradient of touched rows", low=0)
+    weight_decay: float = setting(
+        1e-5, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-3)
+    )
     exposure_learning_rate: float = setting(1e-3, "of Adam, for the exposure", above=0)
-    exposure_weight_decay: float = setting(1e-5, "added to the exposure's gradient", low=0)
+    exposure_weight_decay: float = setting(
+        1e-5, "added to the exposure's gradient", low=0, search=(1e-6, 10)
+    )
     residual: bool = setting(True, "learn a residual from all clicks")
     residual_learning_rate: float = setting(5e-4, "of Adam, for the residual", above=0)
     residual_weight_decay: float = setting(1e-5, "added to the residual's gradient", low=0)
