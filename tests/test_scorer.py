@@ -82,7 +82,7 @@ def test_a_method_without_a_scorer_says_so_and_writes_nothing(small_world, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["score", "exposure"])
+@pytest.mark.parametrize("name", ["score", "relevance", "exposure"])
 def test_a_scorer_that_differs_from_the_model_is_never_written(
     name, small_world, tmp_path, monkeypatch
 ):

@@ -13,12 +13,12 @@ from scipy.special import logit
 
 from unexposed.errors import InputError
 from unexposed.extras import optional
-from unexposed.factors import PointwiseMethod
 from unexposed.methods.cjmf import CJMF
 from unexposed.methods.expomf import ExpoMF
 from unexposed.methods.popularity import Popularity
 from unexposed.methods.ubo import UBO
 from unexposed.recommender import Model
+from unexposed.serving import relevance
 
 OPSET, IR_VERSION = 17, 8  # what runtimes of 2022 and later read
 MOST_BYTES = 2_000_000_000  # a protobuf file ends at two gigabytes
@@ -121,10 +121,10 @@ def _add_mean_of_submodels(graph: Graph, model: Model) -> None:
 
 
 def _add_relevance(graph: Graph, model: Model) -> None:
-    """p = σ(score) where the method is trained to give it; elsewhere a score only orders."""
-    if isinstance(model.method, PointwiseMethod):
+    """As `serving.relevance`: none where a score only orders."""
+    if model.method.scale == "logit":
         graph.output("Sigmoid", "score", to="relevance")
-    elif isinstance(model.method, CJMF):
+    elif model.method.scale != "order":
         graph.output("Identity", "score", to="relevance")
 
 
@@ -190,12 +190,17 @@ def check_scorer(model: Model, path: Path) -> dict[str, Any]:
     items = rng.integers(n_items, size=(len(users), min(n_items, 50)))
     run, by = _runner(path)
     found = run({"users": users, "items": items})
-    expected = {"score": model.method.scores(model.parameters, users.astype(np.int32))}
-    exposure = model.method.exposure(model.parameters, users.astype(np.int32))
-    if exposure is not None:
-        expected["exposure"] = exposure
+    rows = users.astype(np.int32)
+    score = model.method.scores(model.parameters, rows)
+    expected = {
+        "score": score,
+        "relevance": relevance(model.method, score),
+        "exposure": model.method.exposure(model.parameters, rows),
+    }
     largest = 0.0
     for name, block in expected.items():
+        if block is None:
+            continue
         wanted = np.take_along_axis(block, items, axis=1)
         scale = max(1.0, float(np.abs(wanted).max()))
         largest = max(largest, float(np.abs(found[name] - wanted).max()) / scale)
