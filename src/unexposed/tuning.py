@@ -11,6 +11,7 @@ from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data import Clicks
 from unexposed.errors import InputError
+from unexposed.extras import optional
 from unexposed.factors import TrainedMethod
 from unexposed.recommender import Model, Recommender
 from unexposed.writing import write_whole
@@ -252,9 +253,6 @@ def _print(line: str) -> None:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise InputError("tuning needs Optuna: pip install 'unexposed[tune]'") from None
+    optuna = optional("optuna", extra="tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
