@@ -110,16 +110,16 @@ def lay_out(plan: Plan, users: Array, items: Array) -> tuple[int, int]:
 
 
 @jit
-def dot_of_sums(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
-    """(ω_u + ρ_u)ᵀ(ω_i + ρ_i), where ρ is the record after ω."""
+def both_dots(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
+    """ω_uᵀω_i and (ω_u + ρ_u)ᵀ(ω_i + ρ_i), where ρ is the record after ω."""
     at_, other_ = np.uint64(at), np.uint64(other)
     next_ = np.uint64(3 * dim)
-    total = left.dtype.type(0)
+    first, second = left.dtype.type(0), left.dtype.type(0)
     for k in range(np.uint64(dim)):
-        total += (left[at_ + k] + left[at_ + next_ + k]) * (
-            right[other_ + k] + right[other_ + next_ + k]
-        )
-    return total
+        user, item = left[at_ + k], right[other_ + k]
+        first += user * item
+        second += (user + left[at_ + next_ + k]) * (item + right[other_ + next_ + k])
+    return first, second
 
 
 @jit
@@ -132,9 +132,12 @@ def say_relevance(model: Model, plan: Plan, n_users: int, items: Array, said: Sa
         for j in range(plan.user_start[g], plan.user_start[g + 1]):
             k = plan.user_pairs[j]
             other = size * items[k]
-            said.logit[c, k] = dot(user_table, row, item_table, other, dim)
             if model.kinds == 2:
-                said.residual_logit[c, k] = dot_of_sums(user_table, row, item_table, other, dim)
+                said.logit[c, k], said.residual_logit[c, k] = both_dots(
+                    user_table, row, item_table, other, dim
+                )
+            else:
+                said.logit[c, k] = dot(user_table, row, item_table, other, dim)
     n = len(items)
     bound(said.logit[c], said.odds[c], n)
     if model.kinds == 2:
@@ -228,11 +231,16 @@ def reached(pairs: Array, begin: int, end: int, part: Array, c: int, n_models: i
 
 
 @jit
-def add_scaled_sum(target: Array, at: int, table: Array, row: int, scale: Any, dim: int) -> None:
-    """Add scale·(ω + ρ), where ρ is the record after ω."""
-    at_, row_, next_ = np.uint64(at), np.uint64(row), np.uint64(3 * dim)
+def add_both(
+    target: Array, at: int, table: Array, row: int, by: Any, by_sum: Any, dim: int
+) -> None:
+    """Add by·ω, and after it by_sum·(ω + ρ), where ρ is the record after ω."""
+    at_, row_ = np.uint64(at), np.uint64(row)
+    after, next_ = np.uint64(dim), np.uint64(3 * dim)
     for k in range(np.uint64(dim)):
-        target[at_ + k] += scale * (table[row_ + k] + table[row_ + next_ + k])
+        value = table[row_ + k]
+        target[at_ + k] += by * value
+        target[at_ + after + k] += by_sum * (value + table[row_ + next_ + k])
 
 
 @jit
@@ -257,10 +265,10 @@ def sum_up(
             fetch(table, soon + kind * 3 * dim, dim)
         k = pairs[j]
         row = size * rows[k]
-        if work.slope[k] != 0:
-            add_scaled(target, at, table, row, work.slope[k], dim)
         if kinds == 2:
-            add_scaled_sum(target, at + dim, table, row, work.residual_slope[k], dim)
+            add_both(target, at, table, row, work.slope[k], work.residual_slope[k], dim)
+        else:
+            add_scaled(target, at, table, row, work.slope[k], dim)
 
 
 @jit

@@ -45,15 +45,18 @@ class CJMF(TrainedMethod):
     batch_size: int = setting(1024, "pairs in a batch", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the sub-models' vectors", above=0)
     weight_decay: float = setting(
-        1e-5, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-3)
+        3e-5, "added to the gradient of touched rows", low=0, search=(3e-6, 3e-4)
     )
     exposure_learning_rate: float = setting(1e-3, "of Adam, for the exposure", above=0)
     exposure_weight_decay: float = setting(
-        1e-5, "added to the exposure's gradient", low=0, search=(1e-6, 10)
+        10.0,
+        "added to the exposure's gradient; high holds it at its start",
+        low=0,
+        search=(0.1, 100),
     )
     residual: bool = setting(True, "learn a residual from all clicks")
     residual_learning_rate: float = setting(5e-4, "of Adam, for the residual", above=0)
-    residual_weight_decay: float = setting(1e-5, "added to the residual's gradient", low=0)
+    residual_weight_decay: float = setting(3e-5, "added to the residual's gradient", low=0)
     negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
