@@ -269,3 +269,9 @@ def test_an_empty_log_is_refused(checkerboard):
     clicks = checkerboard[0]
     with pytest.raises(InputError, match="without clicks"):
         make("mf").fit(clicks.pick(np.zeros(len(clicks), dtype=bool)))
+
+
+def test_ubo_refuses_a_validation_set_that_leaves_no_click_to_train_on(small_world):
+    greedy = make("ubo", validation_users=1.0, validation_items=0, validation_in_training=False)
+    with pytest.raises(InputError, match="none is left to train on"):
+        greedy.fit(small_world.split(seed=0).train, seed=0)

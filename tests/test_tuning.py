@@ -12,7 +12,7 @@ from unexposed.errors import InputError
 from unexposed.factors import TrainedMethod
 from unexposed.methods import METHODS, make
 from unexposed.simulate import world
-from unexposed.tuning import quality, space, tune
+from unexposed.tuning import best_settings, quality, space, tune
 
 optuna = pytest.importorskip("optuna")
 SMALL = {"epochs": 3, "dim": 4, "engine": "reference"}
@@ -58,6 +58,17 @@ def test_the_study_is_of_the_best_trial_and_starts_at_the_given_settings(clicks,
     train, held_out = clicks.hold_out(fraction=0.1, seed=0)
     model = make("mf", **SMALL, **best).fit(train, held_out, seed=0)
     assert quality(model) == pytest.approx(document["best"]["value"])
+
+
+def test_a_study_can_begin_with_what_another_found(clicks, tmp_path):
+    given = {"weight_decay": 3e-5, "popularity_exponent": 0.3}  # of which mf has the first
+    document = study(clicks, tmp_path, start=given)
+    assert document["trials"][1]["settings"]["weight_decay"] == 3e-5
+    assert document["trials"][1]["settings"]["negatives"] == make("mf").negatives
+    assert best_settings(tmp_path / "study.json") == document["best"]["settings"]
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(InputError, match=r"other\.json is no study"):
+        best_settings(tmp_path / "other.json")
 
 
 def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tmp_path):

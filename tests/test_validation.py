@@ -47,6 +47,37 @@ def test_explicit_dislikes_take_the_place_of_unclicked_items():
     assert (0, 4, False) in pairs(from_log(CLICKS, users=0.4, items=1, disliked=only_rare))
 
 
+def test_no_number_of_items_means_all_that_a_user_clicked():
+    made = pairs(from_log(CLICKS, users=0.2, items=0))
+    assert [p for p in made if p[2]] == [(0, 0, True), (0, 1, True), (0, 3, True)]
+    assert [p for p in made if not p[2]] == [(0, 2, False), (0, 4, False)]  # it has no third
+
+
+def test_drawn_negatives_are_unclicked_and_as_popular_as_clicks_are():
+    rng = np.random.default_rng(0)
+    users, items = np.arange(300).repeat(4), (rng.random(1200) ** 3 * 50).astype(int)
+    clicks = log(*zip(users, items, strict=True), n_users=300, n_items=50)
+    made = from_log(clicks, users=1.0, items=0, negatives="drawn", rng=rng)
+    unclicked = made.items[~made.relevant]
+    assert made.relevant.sum() == len(clicks)
+    assert not np.isin(made.keys(50)[~made.relevant], clicks.keys).any()
+    drawn = np.bincount(unclicked, minlength=50) / len(unclicked)
+    free = np.bincount(users, minlength=300)[:, None] * np.ones(50)
+    free[clicks.users, clicks.items] = 0  # chances of (user, item), but for what was clicked
+    chance = free.sum(axis=0) * clicks.item_counts
+    np.testing.assert_allclose(drawn, chance / chance.sum(), atol=0.02)
+    assert abs(drawn - 1 / 50).max() > 0.06  # which an even draw would not give
+
+
+def test_drawn_negatives_follow_the_seed():
+    def made(seed: int) -> list[tuple[int, int, bool]]:
+        rng = np.random.default_rng(seed)
+        return pairs(from_log(CLICKS, users=1.0, items=0, negatives="drawn", rng=rng))
+
+    assert made(1) == made(1)
+    assert any(made(1) != made(seed) for seed in range(2, 6))
+
+
 def test_it_can_be_inspected():
     facts = from_log(CLICKS, users=0.4, items=1).describe(CLICKS)
     assert facts["pairs"] == 4

@@ -368,6 +368,9 @@ def tune(
     trials: Annotated[int, typer.Option(help="Settings tried for each method.", min=1)] = 40,
     splits: Annotated[int, typer.Option(help="Held-out splits a trial is judged on.", min=1)] = 1,
     workers: Annotated[int, typer.Option(help="Processes that share the trials.", min=1)] = 1,
+    start_from: Annotated[
+        Path | None, typer.Option(help="A study whose best settings are tried early.")
+    ] = None,
     user: UserColumn = None,
     item: ItemColumn = None,
     rating: RatingColumn = None,
@@ -381,6 +384,7 @@ def tune(
 ) -> None:
     """Choose the settings of methods on held-out clicks; a study that was stopped goes on."""
     from unexposed.comparison import parse_methods
+    from unexposed.tuning import best_settings
     from unexposed.tuning import tune as run
 
     columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
@@ -400,6 +404,7 @@ def tune(
             splits=splits,
             workers=workers,
             seed=seed,
+            start=None if start_from is None else best_settings(start_from),
             say=_say,
         )
         documents.append(document)

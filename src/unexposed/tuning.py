@@ -2,7 +2,7 @@
 
 import json
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,13 @@ def tune(
     held_out: float = 0.1,
     workers: int = 1,
     seed: int = 0,
+    start: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """The best settings of a method by the SNIPS quality of held-out clicks, mean over splits.
 
     What is not in the method's search space, or is named in `fixed`, stays as `method` has it.
+    `start` is tried second, after the settings of `method`: what another study found, say.
     Every trial is kept in `folder/name.journal` as it ends, and a study that was stopped goes on
     from there; the document of all trials is written to `folder/name.json`.
     """
@@ -65,7 +67,7 @@ def tune(
         "seed": seed,
     }
     study = _study(task, worker=0)
-    _begin(study, task, clicks)
+    _begin(study, task, clicks, start or {})
     if workers == 1:
         _work(task, clicks, trials, 0, say)
     else:
@@ -74,6 +76,14 @@ def tune(
     text = json.dumps(document, indent=1) + "\n"
     write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
     return document
+
+
+def best_settings(path: Path) -> dict[str, Any]:
+    """What the study in this file found."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["best"]["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no study that `unexposed tune` wrote ({error!r})") from error
 
 
 def _study(task: dict[str, Any], *, worker: int) -> Any:
@@ -91,7 +101,7 @@ def _study(task: dict[str, Any], *, worker: int) -> Any:
     )
 
 
-def _begin(study: Any, task: dict[str, Any], clicks: Clicks) -> None:
+def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str, Any]) -> None:
     """Refuse a study of other clicks or settings; give up what was under way when it stopped."""
     optuna = _optuna()
     method = task["method"]
@@ -108,6 +118,8 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks) -> None:
         study.set_user_attr("about", about)
         start = {k: getattr(method, k) for k in task["searched"]}
         study.enqueue_trial(start)  # the settings as given come first
+        if given:
+            study.enqueue_trial(start | {k: v for k, v in given.items() if k in start})
     elif known != about:
         differs = next(k for k in about if known[k] != about[k])
         raise InputError(

@@ -1,13 +1,15 @@
 """The small unbiased set that guides the exposure, built from the log itself."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data import Clicks, Indices, Judgements, pair_keys
 from unexposed.errors import InputError
+
+Negatives = Literal["popular", "drawn"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,45 +57,75 @@ def from_log(
     *,
     users: float,
     items: int,
+    negatives: Negatives = "popular",
     disliked: tuple[Indices, Indices] | None = None,
+    rng: np.random.Generator | None = None,
 ) -> ValidationSet:
-    """The most active users, each with its most popular clicked and unclicked items.
+    """The most active users, each with its most popular clicked items and as many unclicked ones.
 
     `users` is the fraction of all users, by training clicks; `items` how many of either kind a
-    user gives. Ties go to the lower index. `disliked` pairs (ratings below the threshold), where
-    the log has them, take the place of the unclicked items for the users that have any.
+    user gives, 0 for all that it clicked. The unclicked ones are the most popular, or drawn in
+    proportion to their clicks, so that they are as popular as the clicked ones are. Ties go to the
+    lower index. `disliked` pairs (ratings below the threshold), where the log has them, take the
+    place of the unclicked items for the users that have any.
     """
     order = np.argsort(-clicks.user_counts, kind="stable")
-    chosen = np.sort(order[: max(1, int(len(order) * users))])
-    chosen = chosen[clicks.user_counts[chosen] > 0]
+    chosen = np.zeros(clicks.n_users, dtype=bool)
+    chosen[order[: max(1, int(len(order) * users))]] = True
     by_popularity = np.argsort(-clicks.item_counts, kind="stable").astype(np.int32)
     place = np.empty(clicks.n_items, dtype=np.int64)  # 0 for the most popular item
     place[by_popularity] = np.arange(clicks.n_items)
-    dislikes = _by_user(disliked)
-    out: list[tuple[int, int, bool]] = []
-    for user in chosen.tolist():
+
+    liked = _first(clicks.users, place[clicks.items], items) & chosen[clicks.users]
+    pairs = [(clicks.users[liked], clicks.items[liked])]
+    if disliked is not None:
+        taken = _first(disliked[0], place[disliked[1]], items) & chosen[disliked[0]]
+        pairs.append((disliked[0][taken], disliked[1][taken]))
+        chosen[disliked[0]] = False
+    if negatives == "drawn":
+        pairs.append(_drawn(clicks, clicks.users[liked & chosen[clicks.users]], rng))
+    else:
+        pairs.append(_most_popular(clicks, np.flatnonzero(chosen), items, by_popularity))
+    relevant = np.repeat([True, False], [len(pairs[0][0]), sum(len(u) for u, _ in pairs[1:])])
+    of, what = (np.concatenate(side).astype(np.int32) for side in zip(*pairs, strict=True))
+    order = np.lexsort((~relevant, of))
+    return ValidationSet(of[order], what[order], relevant[order])
+
+
+def _first(users: Indices, place: NDArray[np.int64], items: int) -> NDArray[np.bool_]:
+    """Which pairs are among the first few of their user, by place; 0: all of them."""
+    order = np.lexsort((place, users))
+    start = np.searchsorted(users[order], users[order])  # where the pairs of its user begin
+    out = np.empty(len(users), dtype=bool)
+    out[order] = (np.arange(len(users)) - start < items) | (items == 0)
+    return out
+
+
+def _most_popular(
+    clicks: Clicks, users: NDArray[np.int64], items: int, by_popularity: Indices
+) -> tuple[Indices, Indices]:
+    found: list[tuple[int, int]] = []
+    for user in users.tolist():
         clicked = clicks.items[clicks.user_start[user] : clicks.user_start[user + 1]]
-        liked = clicked[np.argsort(place[clicked])][:items]
-        if user in dislikes:
-            rejected = np.array(dislikes[user], dtype=np.int32)
-            rejected = rejected[np.argsort(place[rejected])][:items]
-        else:  # among the first items + clicked, at least `items` are unclicked, if there are any
-            head = by_popularity[: items + len(clicked)]
-            rejected = head[~np.isin(head, clicked)][:items]
-        out += [(user, int(item), True) for item in liked]
-        out += [(user, int(item), False) for item in rejected]
-    table = np.array(out, dtype=np.int32).reshape(-1, 3)
-    return ValidationSet(table[:, 0], table[:, 1], table[:, 2].astype(bool))
+        if not len(clicked):
+            continue
+        wanted = items or len(clicked)
+        head = by_popularity[: wanted + len(clicked)]  # holds that many unclicked, if there are any
+        found += [(user, item) for item in head[~np.isin(head, clicked)][:wanted].tolist()]
+    table = np.array(found, dtype=np.int32).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _drawn(
+    clicks: Clicks, users: Indices, rng: np.random.Generator | None
+) -> tuple[Indices, Indices]:
+    """One item for each entry, drawn in proportion to its clicks; what was clicked is left out."""
+    rng = rng or np.random.default_rng(0)
+    items = rng.choice(clicks.items, len(users))
+    fresh = ~np.isin(pair_keys(users, items, clicks.n_items), clicks.keys)
+    return users[fresh], items[fresh]
 
 
 def from_random_traffic(judged: Judgements) -> ValidationSet:
     """Real random traffic in place of the self-built set, where a user has some to spend on it."""
     return ValidationSet(judged.users, judged.items, judged.relevant)
-
-
-def _by_user(pairs: tuple[Indices, Indices] | None) -> dict[int, list[int]]:
-    out: dict[int, list[int]] = {}
-    if pairs is not None:
-        for user, item in zip(*(p.tolist() for p in pairs), strict=True):
-            out.setdefault(user, []).append(item)
-    return out

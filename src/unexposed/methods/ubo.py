@@ -35,7 +35,7 @@ class UBO(PopularityMethod):
         20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
     )
     exposure_learning_rate: float = setting(
-        1e-4, "of Adam, for the exposure", low=0, search=(1e-6, 1e-3)
+        1e-4, "of Adam, for the exposure", low=0, search=(1e-5, 3e-3)
     )
     exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
     gate_pace: float = setting(
@@ -54,7 +54,12 @@ class UBO(PopularityMethod):
     validation_users: float = setting(
         0.2, "share of users, the most active, in the validation set", above=0, high=1
     )
-    validation_items: int = setting(1, "clicked and unclicked items of each of them", low=1)
+    validation_items: int = setting(
+        1, "clicked and unclicked items of each of them; 0: all that it clicked", low=0
+    )
+    validation_negatives: validation.Negatives = setting(
+        "popular", "the unclicked ones: the most popular, or drawn in proportion to clicks"
+    )
     validation_batch: int = setting(0, "validation pairs used at each step; 0: all", low=0)
     validation_in_training: bool = setting(True, "keep the validation clicks in training")
 
@@ -76,9 +81,17 @@ class UBO(PopularityMethod):
             lookahead=self.lookahead,
         )
 
-    def validation_set(self, clicks: Clicks) -> validation.ValidationSet:
+    def validation_set(
+        self, clicks: Clicks, rng: np.random.Generator | None = None
+    ) -> validation.ValidationSet:
         """The unbiased set that this method builds from a log."""
-        return validation.from_log(clicks, users=self.validation_users, items=self.validation_items)
+        return validation.from_log(
+            clicks,
+            users=self.validation_users,
+            items=self.validation_items,
+            negatives=self.validation_negatives,
+            rng=rng,
+        )
 
     def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         start = self.initial(clicks, rng)
@@ -89,7 +102,7 @@ class UBO(PopularityMethod):
             start["exposure_feature_weight"] = self.normal(features.shape[1], rng)
         start["gate_weight"] = self.normal(1, rng)[0]
         start["gate_bias"] = np.full(1, self.gate_start, dtype=np.float32)
-        guide = side.validation or self.validation_set(clicks)
+        guide = side.validation or self.validation_set(clicks, rng)
         return engines.build(
             self.objective(),
             self.optimiser(),
@@ -105,6 +118,11 @@ class UBO(PopularityMethod):
             return clicks
         guide = self.validation_set(clicks)
         in_guide = np.isin(clicks.keys, guide.keys(clicks.n_items))
+        if in_guide.all():
+            raise InputError(
+                "the validation set holds every click, so that none is left to train on: "
+                "keep validation_in_training, or lower validation_users or validation_items"
+            )
         return clicks.pick(~in_guide)
 
     def finished(self, parameters: Parameters, clicks: Clicks, side: Side) -> Parameters:
