@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -357,3 +358,43 @@ def test_nothing_is_trained_on_judgements(small, monkeypatch):
     split = data.split(1)
     np.testing.assert_array_equal(clicks.keys, split.train.keys)
     np.testing.assert_array_equal(held_out.keys, split.held_out.keys)
+
+
+def test_a_fault_in_one_process_loses_nothing_of_the_others(small, place, monkeypatch):
+    class Pool:
+        """Does at once what it is given, and fails at one of them."""
+
+        def __init__(self, *args, **kwargs):
+            running._shared = small, kwargs["initargs"][1]
+
+        def submit(self, work, pair):
+            future = Future()
+            if pair == ("mf", 0):
+                future.set_exception(RuntimeError("a fault of ours"))
+            else:
+                future.set_result(work(pair))
+            return future
+
+        def shutdown(self, **kwargs):
+            pass
+
+    monkeypatch.setattr(running, "ProcessPoolExecutor", Pool)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        run(small, place, workers=2)
+    kept = {(line["arm"], line["seed"]) for line in results.read_lines(place)}
+    assert len(kept) == 5
+    assert ("mf", 0) not in kept
+
+
+def test_experiments_run_where_polars_is_not_installed(small, tmp_path):
+    code = (
+        "import sys; sys.modules['polars'] = None\n"
+        "from unexposed import experiment, progress, running\n"
+        "from pathlib import Path\n"
+        "asked = experiment.read(Path('small.toml'))\n"
+        "assert len(running.run(asked, Path('out.jsonl'), progress=progress.Silent())) == 6\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

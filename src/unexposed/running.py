@@ -203,10 +203,20 @@ def _side_by_side(
         with progress as told, _few_threads(workers):
             futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
             told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
+            broken = None  # a fault of ours: what is under way is kept, then it is raised
             for number, future in enumerate(as_completed(futures), 1):
+                if future.cancelled():
+                    continue
+                error = future.exception()
+                if error is not None and not isinstance(error, BrokenProcessPool):
+                    broken = broken or error
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    continue
                 arm, seed = futures[future]
                 yield (arm, seed), future.result()
                 told.note(f"{experiment.name}: {arm}, seed {seed} done ({number} of {len(todo)})")
+            if broken is not None:
+                raise broken
     except BrokenProcessPool as error:
         raise InputError(
             "a worker process was killed, perhaps for want of memory; use fewer --workers"

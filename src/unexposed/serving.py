@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -64,7 +65,10 @@ class Server:
     rules: Rules
     average: Average | None  # None where no stranger is to be served
     offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
-    item_names: Callable[[Indices], "pl.Series"]
+
+    @cached_property
+    def item_names(self) -> Callable[[Indices], "pl.Series"]:
+        return names(self.model.item_ids)
 
     @staticmethod
     def of(
@@ -76,7 +80,7 @@ class Server:
         whole = whole or model
         average = Average.of(whole) if strangers else None
         offset = rules.offset(whole.clicks)
-        return Server(model, rules, average, offset, names(model.item_ids))
+        return Server(model, rules, average, offset)
 
     def top(
         self, rows: Indices, k: int, pairs: Candidates | None = None

@@ -80,8 +80,13 @@ def _ablations(document: Document, drawn: bool) -> Section | None:
     chosen = of_kind(document, "ablation")
     if not chosen:
         return None
+    places = [a["where"] for a in chosen]
     panels = [
-        {"experiment": a["name"], "title": a["where"], "arms": a["found"]["ablation"]}
+        {
+            "experiment": a["name"],
+            "title": a["where"] if places.count(a["where"]) == 1 else a["title"],
+            "arms": a["found"]["ablation"],
+        }
         for a in chosen
     ]
     metric = chosen[0]["found"]["metric"]
