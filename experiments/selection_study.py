@@ -2,9 +2,9 @@
 
     python experiments/selection_study.py coat experiments/results/tuning/coat_*.json
 
-The settings of every trial of the given tuning studies are trained again on one split. After every
-few epochs each estimate is taken on the held-out clicks, and the judged DCG@3 beside it. Nothing is
-chosen here: it says how good a choice each estimate would have been. Written to
+The settings of the trials of the given tuning studies are trained again on some splits. After every
+few epochs each estimate is taken on the held-out clicks, and the judged DCG@3 beside it, mean over
+splits. Nothing is chosen here: it says how good a choice each estimate would have been. Written to
 experiments/results/selection_NAME.json.
 """
 
@@ -52,9 +52,11 @@ def estimates(scores: Any, clicks: Clicks, held_out: Clicks) -> dict[str, float]
     return found
 
 
-def course(method: TrainedMethod, split: Split, judged: Judgements, every: int) -> list[Any]:
+def course(
+    method: TrainedMethod, split: Split, judged: Judgements, *, every: int, seed: int
+) -> list[Any]:
     """What each estimate and the judged set say after every few epochs of a training."""
-    trainee = method.trainee(split.train, seed=0, side=Side(), progress=Silent())
+    trainee = method.trainee(split.train, seed=seed, side=Side(), progress=Silent())
     found = []
     for number in range(1, method.epochs + 1):
         loss = trainee.epoch()
@@ -70,6 +72,16 @@ def course(method: TrainedMethod, split: Split, judged: Judgements, every: int) 
         ranked = rank_judged(scores, judged, split.train)
         said = estimates(scores, split.train, split.held_out)
         found.append([float(metrics.dcg(ranked, 3).mean()), said])
+    return found
+
+
+def mean_course(courses: list[list[Any]]) -> list[Any]:
+    """The mean over splits, as long as all of them trained."""
+    found = []
+    for at in zip(*courses, strict=False):
+        judged = float(np.mean([value for value, _ in at]))
+        said = {name: float(np.mean([own[name] for _, own in at])) for name in at[0][1]}
+        found.append([judged, said])
     return found
 
 
@@ -101,12 +113,13 @@ def main() -> None:
     parser.add_argument("studies", nargs="+", type=Path)
     parser.add_argument("--every", type=int, default=4, help="epochs between measurements")
     parser.add_argument("--most", type=int, default=40, help="trials taken of each study")
+    parser.add_argument("--splits", type=int, default=1, help="that each is trained on")
     parser.add_argument("--data-dir", type=Path)
     given = parser.parse_args()
     data = datasets.load(given.dataset, data_dir=given.data_dir)
     by = PROTOCOLS["ubo-ijcai22"]
-    split = split_ratings(data.logged, data.random, by, seed=0)
-    judged = eligible(split.judged, split.train, by)
+    splits = [split_ratings(data.logged, data.random, by, seed=n) for n in range(given.splits)]
+    judged = [eligible(split.judged, split.train, by) for split in splits]
     courses, methods = [], []
     for path in given.studies:
         study = json.loads(path.read_text(encoding="utf-8"))
@@ -114,12 +127,19 @@ def main() -> None:
             settings = {k: v for k, v in study["held"].items() if k != "engine"}
             method = make(study["method"], **settings, **trial["settings"])
             assert isinstance(method, TrainedMethod)
-            courses.append(course(method, split, judged, given.every))
+            each = [
+                course(method, split, judged[n], every=given.every, seed=n)
+                for n, split in enumerate(splits)
+            ]
+            if not all(each):
+                continue  # a loss that was not finite
+            courses.append(mean_course(each))
             methods.append(method.name)
             print(f"{path.stem}: trial {trial['number']}, {len(courses)} in all", flush=True)
     document = {
         "dataset": given.dataset,
         "trials": len(courses),
+        "splits": given.splits,
         "methods": sorted(set(methods)),
         "best_judged": float(np.mean([max(v for v, _ in one) for one in courses])),
         "estimates": verdicts(courses),

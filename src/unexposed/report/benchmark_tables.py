@@ -87,12 +87,21 @@ def selection(document: dict[str, Any]) -> Table:
                 Cell(exponent),
                 Cell(f"{values['epoch_regret']:.4f}"),
                 Cell(signed(values["rank_correlation"])),
+                Cell(f"{values['dcg_of_its_best']:.3f}"),
             ]
         )
-    heads = ["list", "exponent", "DCG@3 lost by its epochs", "rank correlation of settings"]
+    heads = [
+        "list",
+        "exponent",
+        "DCG@3 lost by its epochs",
+        "rank correlation of settings",
+        "DCG@3 of its settings",
+    ]
     methods = ", ".join(document["methods"])
+    splits = document.get("splits", 1)
+    trained = "one split" if splits == 1 else f"the mean of {splits} splits"
     note = (
-        f"{document['trials']} settings of {methods}, one split; the mean of their best judged "
+        f"{document['trials']} settings of {methods}, {trained}; the mean of their best judged "
         f"DCG@3 is {document['best_judged']:.3f}. few: DCG@3 among ten random items; top 20 and "
         "all: DCG@20 and DCG over the catalogue; pooled: normalised over all users."
     )

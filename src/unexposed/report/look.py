@@ -35,7 +35,7 @@ LOOKS = {
     "cjmf": Look("CJMF", VIOLET, "*", (5, 2, 1, 2)),
     "umf": Look("UMF", PINK, "P", ()),
     "ubo": Look("UBO", VERMILLION, "o", ()),
-    "ubo-drawn": Look("UBO, drawn validation set", VERMILLION, "H", (4, 2)),
+    "ubo-drawn": Look("UBO, drawn validation set", VERMILLION, "*", (4, 2)),
     "ubo-frozen": Look("UBO, frozen exposure", ORANGE, "D", (4, 2)),
     "ubo-paper": Look("UBO, the paper's settings", VERMILLION, "p", (1, 2)),
     "ubo-joint": Look("JointOpt", INK, "s", (4, 2)),

@@ -77,7 +77,7 @@ def _is_ablation(about: About) -> bool:
 
 
 def _ablations(document: Document, drawn: bool) -> Section | None:
-    chosen = of_kind(document, "ablation")
+    chosen = [about for about in of_kind(document, "ablation") if _is_ablation(about)]
     if not chosen:
         return None
     places = [a["where"] for a in chosen]
