@@ -9,6 +9,7 @@ torch.optim.Adam. The epoch is chosen on held-out clicks for both.
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import torch
 from torch import Tensor
 
 from unexposed import datasets, statistics
+from unexposed.comparison import parse_methods
 from unexposed.engine import reference
 from unexposed.engine.adam import RowAdam
 from unexposed.evaluation import PROTOCOLS, evaluate, split_ratings
-from unexposed.methods import make
 from unexposed.progress import Lines
 
 
@@ -39,7 +40,8 @@ def values(method: str, args: argparse.Namespace, data: Any) -> np.ndarray:
     rows = []
     for seed in range(args.seeds):
         split = split_ratings(data.logged, data.random, by, seed=seed)
-        chosen = make(method, engine="reference", epochs=args.epochs)
+        chosen = parse_methods(method, [f"epochs={args.epochs}"])[method]
+        chosen = replace(chosen, engine="reference")
         model = chosen.fit(split.train, split.held_out, seed=seed, progress=Lines(seconds=30))
         rows.append(evaluate(model, split.judged, by).values["dcg@3"])
     return np.stack(rows)
@@ -49,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", default="coat")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--methods", default="mf,ubo")
+    parser.add_argument("--methods", default="mf,ubo", help="as `compare` takes them")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--json", type=Path)
