@@ -83,6 +83,10 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "lists table": ("docs/serving.md", lambda: markdown(serving.lists(result("recommend")))),
     "memory table": ("docs/serving.md", lambda: markdown(serving.memory(result("recommend")))),
     "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
+    "transfer results": (
+        "docs/results.md",
+        partial(section, "section-coat_transfer", "compare", "coat_transfer"),
+    ),
     "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
     "strategies results": (
         "docs/results.md",
