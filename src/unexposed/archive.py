@@ -11,10 +11,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ENOMEM
 from pathlib import Path
 from typing import Any
 
-from unexposed import __version__, tensors
+from unexposed import __version__, memory, tensors
 from unexposed.errors import InputError
 from unexposed.folders import ATTEMPTS, write_folder
 
@@ -101,7 +102,8 @@ def refusing(kind: Kind, file: Path) -> Iterator[None]:
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{file} is damaged ({reason}); {kind.cure}") from error
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}; {kind.cure}") from error
+        cure = memory.CURE if error.errno == ENOMEM else kind.cure
+        raise InputError(f"cannot read {file}: {error.strerror}; {cure}") from error
 
 
 def sha256(data: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unexposed import __version__
+from unexposed import __version__, memory
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -611,6 +611,7 @@ def _examine_model(folder: Path, *, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2."""
+    memory.save_addresses()
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids are written as they are in any locale
         sys.stdout.reconfigure(encoding="utf-8")
     try:
@@ -618,29 +619,17 @@ def main() -> None:
     except InputError as error:
         _say(f"error: {error}")
         sys.exit(2)
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        _say(f"error: {_out_of_memory(error)}")
-        sys.exit(2)
     except KeyboardInterrupt:
         _say("interrupted")
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "allocate memory" in str(error)  # torch's own
-
-
-def _out_of_memory(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line] or ["no more to be had"]
-    return (
-        f"the memory of this machine, or what `ulimit -v` leaves of it, is used up ({lines[0]}); "
-        "lower dim (--set dim=…), give a shorter log, or use a larger machine"
-    )
+    except Exception as error:
+        if not memory.is_out(error):
+            raise
+        _say(f"error: {memory.used_up(error)}")
+        sys.exit(2)
 
 
 def _version(wanted: bool) -> None:
@@ -656,6 +645,7 @@ def _options(
     ] = False,
 ) -> None:
     del version
+    memory.check_limit()
 
 
 def _assignments(settings: list[str] | None, engine: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether the pages of a Parquet file can hold what they claim.
+"""Whether the pages of a Parquet file can hold what they claim, and what they will take.
 
 polars takes the counts in a page's header at their word: a damaged one makes it ask for more
 memory than there is, and the process ends without a sentence. So these are looked at first. Only
@@ -10,12 +10,16 @@ their fields numbered in parquet.thrift (github.com/apache/parquet-format).
 
 import mmap
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 MAGIC = b"PAR1"
 MOST_FOOTER = 4 << 20  # bytes: tables so wide that reading it here would take seconds
+BYTE_ARRAY = 6  # the type of texts
 PAGE_KINDS = (5, 7, 8)  # of data, of a dictionary, of data in the second version
+# what reading a damaged header ends in; polars finds the words for it
+NO_HEADER = (IndexError, KeyError, TypeError, AttributeError, UnicodeError, RecursionError)
 
 Buffer = Any  # mmap or bytes
 Struct = dict[int, Any]
@@ -23,23 +27,40 @@ Struct = dict[int, Any]
 
 def impossible_page(path: Path, columns: list[str]) -> str | None:
     """What a page of these columns claims that cannot be, or None."""
+    with _mapped(path) as file, suppress(*NO_HEADER):
+        for about, rows in _chunks(file, columns):
+            for fault in _page_faults(file, about, rows=rows):
+                return fault
+    return None
+
+
+def bytes_taken(path: Path, columns: list[str]) -> tuple[int, int]:
+    """How many rows there are, and the most that polars holds at once to give these columns."""
+    taken, n_rows = 0, dict.fromkeys(columns, 0)
+    with _mapped(path) as file, suppress(*NO_HEADER):
+        for about, rows in _chunks(file, columns):
+            texts = about[1] == BYTE_ARRAY
+            taken += rows * 16 + about[6] if texts else rows * 8  # a view each, and the texts
+            n_rows[about[3][0].decode()] += rows
+    return max(n_rows.values()), taken
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[Buffer]:
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
-        try:
-            return next((fault for fault in _faults(file, columns)), None)
-        except (IndexError, KeyError, TypeError, AttributeError, UnicodeError, RecursionError):
-            return None  # not even a header: polars says so
+        yield file
 
 
-def _faults(file: Buffer, columns: list[str]) -> Iterator[str]:
+def _chunks(file: Buffer, columns: list[str]) -> Iterator[tuple[Struct, int]]:
+    """What the footer says of each part of these columns, and its rows."""
     length = int.from_bytes(file[-8:-4], "little")
     if file[-4:] != MAGIC or length > MOST_FOOTER:
         return
     footer, _ = _struct(file, len(file) - 8 - length)
     for group in footer[4]:
         for column in group[1]:
-            about = column[3]
-            if about[3][0].decode() in columns:
-                yield from _page_faults(file, about, rows=group[3])
+            if column[3][3][0].decode() in columns:
+                yield column[3], group[3]
 
 
 def _page_faults(file: Buffer, about: Struct, *, rows: int) -> Iterator[str]:

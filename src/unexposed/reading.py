@@ -12,6 +12,7 @@ import polars as pl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unexposed import memory
 from unexposed.data import Clicks, HasIds, Ids, Indices, Judgements
 from unexposed.errors import InputError, did_you_mean
 from unexposed.sources import (
@@ -39,6 +40,7 @@ NAMES = {
     "title": "title name itemname itemtitle productname",
 }
 THRESHOLD = 4.0  # of five stars
+BYTES_OF_AN_ID = 160  # beside its text, twice: sorted, hashed, and as an object of Python
 
 
 def read_log(
@@ -312,9 +314,17 @@ def _encode(table: Table, column: Column, name: str) -> tuple[Ids, Indices]:
     missing = column.is_null() if column.dtype == pl.Int64 else column.is_null() | (column == "")
     for row in missing.arg_true().head(1):
         raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
-    values = column.unique().sort()
+    values = column.unique()
     if column.dtype == pl.Int64:
+        values = values.sort()
         return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
+    memory.check(
+        table.name,
+        len(values) * BYTES_OF_AN_ID + 2 * int(values.estimated_size()),
+        what=f"holding {len(values):,} ids of column {name!r}",
+        cure="give a log of fewer",
+    )
+    values = values.sort()
     codes = column.cast(pl.Enum(values)).to_physical()  # by hashing: half the time of sorting
     return Ids.of(values.to_list()), codes.cast(pl.Int32).to_numpy()
 

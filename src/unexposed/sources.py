@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from errno import ENOMEM
 from itertools import dropwhile, islice
 from os import PathLike
 from pathlib import Path
@@ -18,8 +19,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from unexposed import memory
 from unexposed.errors import InputError
-from unexposed.parquet import impossible_page
+from unexposed.parquet import bytes_taken, impossible_page
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
@@ -41,15 +43,15 @@ class Text:
     """Delimited text with a header; a row that is refused is named by its line."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
-        quotes, lone_returns = check_text(path)
+        self._look = check_text(path)
         self.name = plain(path)
         self._path = path
         self._delimiter = delimiter
         self._kept: NDArray[np.int64] | None = None
         self.columns = self._header()
-        if lone_returns and (misfit := self._misfit()):
+        if self._look.lone_returns and (misfit := self._misfit()):
             raise misfit
-        if quotes:
+        if self._look.quotes:
             self._check_quotes()
 
     def _header(self) -> list[str]:
@@ -72,6 +74,12 @@ class Text:
         return header
 
     def take(self, names: list[str]) -> list[Column]:
+        memory.check(
+            self.name,
+            self._look.bytes_taken(len(names)) + memory.RESERVE,
+            what=f"reading {self._look.rows:,} lines",
+            cure="save the log as Parquet, which takes less",
+        )
         frame = pl.scan_csv(
             self._path.absolute(), separator=self._delimiter, infer_schema=False, glob=False
         )
@@ -106,7 +114,7 @@ class Text:
                 for _ in csv.reader(lines, delimiter=self._delimiter, strict=True):
                     pass
             except csv.Error as error:
-                raise self._misfit() or InputError(f"{self.name}: {error}") from None
+                raise self._misfit() or InputError(f"{self.name}: {plain(error)}") from None
 
     def _misfit(self) -> InputError | None:
         """What is wrong with the first row that does not fit the header."""
@@ -181,6 +189,13 @@ def _parquet_table(path: Path) -> Frame:
     def take(names: list[str]) -> list[Column]:
         if fault := impossible_page(path, names):
             raise InputError(f"{table.name} is damaged ({fault}): write or copy it again")
+        rows, needed = bytes_taken(path, names)
+        memory.check(
+            table.name,
+            needed + memory.RESERVE,
+            what=f"reading {rows:,} rows",
+            cure="give a shorter log",
+        )
         return table.take(names)
 
     return replace(table, take=take)
@@ -248,15 +263,32 @@ def text_lines(path: Path) -> TextIO:
     return io.TextIOWrapper(_opened(path), "utf-8-sig", newline="\n")
 
 
-def check_text(path: Path) -> tuple[bool, bool]:
-    """Refuse what is no UTF-8; whether it has quotes, and carriage returns without a newline."""
+@dataclass(frozen=True)
+class Look:
+    """What a text file holds, at a first reading from end to end."""
+
+    quotes: bool
+    lone_returns: bool  # carriage returns without a newline
+    rows: int  # at most: a quoted field may hold line ends
+    size: int  # in bytes, unpacked
+
+    def bytes_taken(self, n_columns: int) -> int:
+        """The most that polars holds at once to give so many columns of it."""
+        views, numbers = 16 * n_columns, 8 * n_columns + 16  # bytes a row
+        return self.rows * views + self.size + max(self.size, self.rows * numbers)
+
+
+def check_text(path: Path) -> Look:
+    """Refuse what is no UTF-8; what else there is to know of it."""
     quotes = lone_returns = False
+    size = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     line = 1
     with _opened(path) as stream:
         block = b"start"
         while block:
             block = stream.read(1 << 20)
+            size += len(block)
             quotes = quotes or b'"' in block
             lone_returns = lone_returns or block.count(b"\r") != block.count(b"\r\n")
             try:
@@ -270,7 +302,7 @@ def check_text(path: Path) -> tuple[bool, bool]:
                     f"{plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
                     "save the file as that, or name it .parquet if it is Parquet"
                 )
-    return quotes, lone_returns
+    return Look(quotes, lone_returns, rows=max(line - 1, 1), size=size)
 
 
 @contextmanager
@@ -317,6 +349,8 @@ def refusing(source: Any) -> Iterator[None]:
         name, cure = "the frame", "give plain columns of ids"
         if isinstance(source, str | PathLike):
             name, cure = plain(source), "it may be damaged, or not be what its name says"
+        if isinstance(error, OSError) and error.errno == ENOMEM:
+            cure = memory.CURE
         raise InputError(f"{name} cannot be read ({reason}): {cure}") from None
 
 

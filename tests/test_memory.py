@@ -1,0 +1,187 @@
+"""A log that will not fit into memory ends in one sentence, and a small one fits into little."""
+
+import gzip
+import subprocess
+import sys
+from itertools import chain, repeat
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from unexposed import memory
+from unexposed.errors import InputError
+from unexposed.methods import make
+from unexposed.reading import read_log
+from unexposed.storage import load
+
+resource = pytest.importorskip("resource")
+pytestmark = pytest.mark.skipif(
+    not hasattr(resource, "RLIMIT_AS") or not Path("/proc/self/statm").exists(),
+    reason="addresses are limited and counted otherwise here",
+)
+GIB = 1 << 30
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def python(*words: str, limit: float = 0) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process that may use so many addresses."""
+
+    def restrict() -> None:
+        if limit:
+            resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+
+    command = [sys.executable, *words]
+    return subprocess.run(command, preexec_fn=restrict, capture_output=True, text=True, check=False)
+
+
+def unexposed(words: str, *, limit: float) -> subprocess.CompletedProcess[str]:
+    return python("-m", "unexposed", *words.split(), limit=limit)
+
+
+def lean_log(path: str, rows: int) -> None:
+    Path(path).write_text("u,i\n" + "1,1\n1,2\n2,2\n2,1\n" * (rows // 4))
+
+
+def wide_log(path: str, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(rows // 10, size=rows), rng.integers(1000, size=rows)
+    table = pl.DataFrame({"user": users, "item": items}).with_columns(
+        pl.format("https://shop.example/item/{}", "item").alias("item")
+    )
+    (table.write_csv if path.endswith("csv") else table.write_parquet)(path)
+
+
+def test_a_log_beyond_the_limit_is_refused_and_nothing_is_left_behind(here):
+    """polars would end the process with signal 6."""
+    lean_log("log.csv", 8_000_000)
+    done = unexposed("fit log.csv --method popularity --out model", limit=1.3 * GIB)
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: log.csv: reading 8,000,001 lines takes about ")
+    assert "`ulimit -v` leaves" in last
+    assert "raise that limit, or save the log as Parquet" in last
+    assert [path.name for path in here.iterdir()] == ["log.csv"]
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="the libraries of a card need more")
+def test_a_small_log_is_trained_and_served_within_two_gibibytes(here):
+    lean_log("log.csv", 200)
+    for words in (
+        "fit log.csv --method ubo --out model --set epochs=2",
+        "recommend model -k 1 --show-clicked --out lists.parquet",
+        "report model --out page.html",
+    ):
+        done = unexposed(words, limit=2 * GIB)
+        assert done.returncode == 0, done.stderr
+    assert pl.read_parquet("lists.parquet")["user"].to_list() == [1, 2]
+
+
+def test_a_limit_below_what_the_packages_need_is_named(here):
+    lean_log("log.csv", 200)
+    done = unexposed("fit log.csv --method popularity --out model", limit=0.5 * GIB)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: `ulimit -v` allows 512 MiB of addresses, which is less than")
+    assert unexposed("--version", limit=0.5 * GIB).returncode == 0
+
+
+READ = """
+import resource, sys
+from pathlib import Path
+from unexposed import memory
+memory.save_addresses()
+from unexposed import parquet, reading, sources
+path = Path(sys.argv[1])
+reading.read_log("small.csv", say=lambda _: None)
+if path.suffix == ".csv":
+    needed = sources.check_text(path).bytes_taken(2)
+else:
+    needed = parquet.bytes_taken(path, ["user", "item"])[1]
+limit = memory._addresses_used() + needed + memory.RESERVE + (16 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(len(reading.read_log(path, say=lambda _: None)))
+"""
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet"])
+def test_what_passes_the_check_is_read_within_what_was_left(here, name):
+    lean_log("small.csv", 8)
+    wide_log(name, 2_000_000)
+    # any limit makes the process save addresses; this one is far away
+    done = python("-c", READ, name, limit=200 * GIB)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1_900_000
+
+
+def left(monkeypatch, *sizes: int) -> None:
+    """So much is left at the first question, and at the next ones."""
+    told = chain(sizes, repeat(sizes[-1]))
+    monkeypatch.setattr(memory, "_left", lambda: [(next(told), "here are", "ask for more")])
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz", "log.parquet"])
+def test_what_reading_takes_grows_with_the_rows_of_any_file(here, monkeypatch, name):
+    left(monkeypatch, memory.RESERVE + (10 << 20))
+    for rows in (1_000, 1_000_000):
+        wide_log("log.parquet" if name == "log.parquet" else "log.csv", rows)
+        if name == "log.csv.gz":
+            Path(name).write_bytes(gzip.compress(Path("log.csv").read_bytes(), 1))
+        if rows == 1_000:
+            assert len(read_log(name, say=print)) > 900
+            continue
+        with pytest.raises(InputError, match=f"{name}: reading 1,000,00. .* here are 138 MiB; ask"):
+            read_log(name, say=print)
+
+
+def test_ids_that_are_all_different_are_counted_before_they_are_held(here, monkeypatch):
+    users, items = [f"visitor {n}" for n in range(200_000)], np.arange(200_000) % 7
+    pl.DataFrame({"user": users, "item": items}).write_parquet("log.parquet")
+    left(monkeypatch, GIB, 30 << 20)
+    with pytest.raises(InputError, match="holding 200,000 ids of column 'user' takes about"):
+        read_log("log.parquet", say=print)
+
+
+def test_a_model_that_cannot_be_mapped_is_not_called_damaged(here, monkeypatch):
+    from unexposed import tensors
+
+    lean_log("log.csv", 8)
+    make("popularity").fit(read_log("log.csv", say=print)).save("model")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(tensors.mmap, "mmap", full)
+    with pytest.raises(InputError, match="Cannot allocate memory; raise `ulimit -v`"):
+        load("model")
+
+
+def test_every_source_that_tells_is_asked_how_much_is_left(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text("1000000000\n")
+    (tmp_path / "memory.current").write_text("900000000\n")
+    (tmp_path / "memory.stat").write_text("anon 100\nactive_file 50000000\ninactive_file 1000\n")
+    monkeypatch.setattr(memory, "_cgroup", lambda: tmp_path)
+    monkeypatch.setattr(memory, "_address_limit", lambda: 500 * GIB)
+    found = {where: n for n, where, _ in memory._left()}
+    assert list(found) == ["`ulimit -v` leaves", "this machine has", "this container has"]
+    assert found["this container has"] == 150_001_000
+    assert 490 * GIB < found["`ulimit -v` leaves"] < 500 * GIB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert "this container has" not in {where for _, where, _ in memory._left()}
+
+
+def test_only_an_error_of_memory_is_called_one(monkeypatch):
+    assert memory.is_out(MemoryError())
+    assert memory.is_out(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert not memory.is_out(RuntimeError("the shapes differ"))
+    monkeypatch.setattr(memory, "_address_limit", lambda: memory._addresses_used() + 1000)
+    assert memory.is_out(SystemError("error return without exception set"))
+    assert "raise that limit" in memory.used_up(SystemError("odd"))
