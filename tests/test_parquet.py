@@ -61,6 +61,26 @@ def test_columns_with_nulls_and_lists_have_no_fault(tmp_path):
     assert impossible_page(tmp_path / "nested.parquet", NAMES) is None
 
 
+def test_a_file_without_rows_has_no_fault(tmp_path):
+    path = tmp_path / "empty.parquet"
+    for options in ({}, {"use_dictionary": False}, {"data_page_version": "2.0"}):
+        pq.write_table(pa.table(COLUMNS).slice(0, 0), path, **options)
+        assert impossible_page(path, NAMES) is None
+        with pytest.raises(InputError, match="has no rows"):
+            read_log(path, say=lambda _: None)
+
+
+def test_a_footer_that_cannot_be_read_is_refused_whatever_polars_makes_of_it(tmp_path):
+    """polars looks past a wrong type, and then believes the counts that follow it."""
+    whole = bytearray(WHOLE["polars"])
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    assert whole[footer] == 0x15  # the first field, an integer
+    whole[footer] = 0x1E  # of a type that does not exist
+    path = tmp_path / "clicks.parquet"
+    path.write_bytes(whole)
+    assert impossible_page(path, NAMES) == "its footer makes no sense"
+
+
 def counts(whole: bytes, count: bytes) -> list[int]:
     """Where a page header of N values keeps that number."""
     return [at for at in range(len(whole) - 8) if whole[at : at + len(count)] == count]

@@ -494,6 +494,12 @@ def test_one_column_cannot_be_user_and_item(write: Any) -> None:
     assert "give two columns" in refusal(write(CSV), user="user", item="user")
 
 
+@pytest.mark.parametrize("role", ["user", "item"])
+def test_the_column_of_an_id_cannot_be_the_rating_too(write: Any, role: str) -> None:
+    told = refusal(write("user,item,stars\na,1,5\nb,2,4\n"), rating=role)
+    assert f"{role}= and rating= both name '{role}'" in told
+
+
 def test_duplicate_columns_are_refused(write: Any) -> None:
     assert "two columns named 'user': rename one" in refusal(write("user,user,item\n1,2,3\n"))
     assert "'user'" in refusal(pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]))
@@ -654,17 +660,21 @@ def test_a_damaged_gzip_file_is_refused(write: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [pl.exceptions.PanicException("boom\nat line"), pl.exceptions.ComputeError("boom")]
+    ("error", "told"),
+    [
+        (pl.exceptions.PanicException("called `Option::unwrap()`"), "polars gives up on it"),
+        (pl.exceptions.ComputeError("boom\nat line"), "boom"),
+    ],
 )
 def test_whatever_polars_raises_is_told_in_a_sentence(
-    write: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    write: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(pl.LazyFrame, "collect", fail)
     for path in (write(CSV), write(parquet_bytes(LOG), "clicks.parquet")):
-        assert "cannot be read (boom)" in refusal(path)
+        assert f"cannot be read ({told})" in refusal(path)
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])

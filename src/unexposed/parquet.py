@@ -18,7 +18,7 @@ MAGIC = b"PAR1"
 MOST_FOOTER = 4 << 20  # bytes: tables so wide that reading it here would take seconds
 BYTE_ARRAY = 6  # the type of texts
 PAGE_KINDS = (5, 7, 8)  # of data, of a dictionary, of data in the second version
-# what reading a damaged header ends in; polars finds the words for it
+# what reading a damaged header ends in
 NO_HEADER = (IndexError, KeyError, TypeError, AttributeError, UnicodeError, RecursionError)
 
 Buffer = Any  # mmap or bytes
@@ -27,10 +27,15 @@ Struct = dict[int, Any]
 
 def impossible_page(path: Path, columns: list[str]) -> str | None:
     """What a page of these columns claims that cannot be, or None."""
-    with _mapped(path) as file, suppress(*NO_HEADER):
-        for about, rows in _chunks(file, columns):
-            for fault in _page_faults(file, about, rows=rows):
-                return fault
+    with _mapped(path) as file:
+        try:
+            chunks = list(_chunks(file, columns))
+        except NO_HEADER:
+            return "its footer makes no sense"
+        with suppress(*NO_HEADER):  # not even a page: polars says so
+            for about, rows in chunks:
+                for fault in _page_faults(file, about, rows=rows):
+                    return fault
     return None
 
 
@@ -68,6 +73,8 @@ def _page_faults(file: Buffer, about: Struct, *, rows: int) -> Iterator[str]:
     values = about[5]
     if len(about[3]) == 1 and not 0 <= values == rows:  # deeper columns may repeat
         yield f"a column of {rows} rows claims {values} values"
+        return
+    if values == 0:
         return
     at = min(about.get(11) or about[9], about[9])  # a dictionary comes before the data
     end = at + about[7]
@@ -113,8 +120,12 @@ def _value(file: Buffer, at: int, kind: int) -> tuple[Any, int]:
             return file[at : at + length], at + length
         case 9 | 10:
             return _list(file, at)
+        case 11:
+            return _map(file, at)
         case 12:
             return _struct(file, at)
+        case 13:  # a UUID, of no interest here
+            return None, at + 16
     raise KeyError(kind)
 
 
@@ -128,6 +139,20 @@ def _list(file: Buffer, at: int) -> tuple[list[Any], int]:
         value, at = _value(file, at, 3 if kind in (1, 2) else kind)  # a bool in a list is a byte
         values.append(value)
     return values, at
+
+
+def _map(file: Buffer, at: int) -> tuple[list[Any], int]:
+    """Keys and values in turn."""
+    length, at = _varint(file, at)
+    if length == 0:
+        return [], at
+    kinds, at = file[at], at + 1
+    parts = []
+    for number in range(2 * length):
+        kind = kinds & 15 if number % 2 else kinds >> 4
+        part, at = _value(file, at, 3 if kind in (1, 2) else kind)
+        parts.append(part)
+    return parts, at
 
 
 def _integer(file: Buffer, at: int) -> tuple[int, int]:

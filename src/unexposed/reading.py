@@ -4,6 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Hashable
+from itertools import combinations
 from os import PathLike
 from typing import Any, cast
 
@@ -68,6 +69,7 @@ def read_log(
         table = open_table(source, delimiter)
         names = _pair_names(table, user, item)
         rated = _named(table, "rating", rating, needed=threshold is not None)
+        _refuse_twice(table, {"user": names[0], "item": names[1], "rating": rated})
         rule = "every row is a click" if rated is None else f"a click is {_rule(rated, limit)}"
         _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
         columns = table.take(names if rated is None else [*names, rated])
@@ -129,6 +131,8 @@ def read_judged(
             label = _named(table, "relevance", relevance, needed=judged is None)
             judged, limit = (judged, limit) if label is None else (label, None)
         assert judged is not None  # else relevance was needed
+        role = "relevance" if limit is None else "rating"
+        _refuse_twice(table, {"user": names[0], "item": names[1], role: judged})
         _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
         columns = table.take([*names, judged])
         relevant = _chosen(table, columns.pop(), judged, limit)
@@ -161,6 +165,7 @@ def read_titles(
     with refusing(source):
         table = open_table(source, delimiter)
         names = [_named(table, "item", item), _named(table, "title", title)]
+        _refuse_twice(table, {"item": names[0], "title": names[1]})
         ids, texts = table.take(cast(list[str], names))
         item_ids, items = _encode(table, ids, cast(str, names[0]))
     at = match(item_ids, like.item_ids)[items].tolist()
@@ -227,9 +232,16 @@ def _clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
 
 def _pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
     names = [_named(table, "user", user), _named(table, "item", item)]
-    if names[0] == names[1]:
-        raise InputError(f"{table.name}: user= and item= both name {names[0]!r}; give two columns")
+    _refuse_twice(table, {"user": names[0], "item": names[1]})
     return cast(list[str], names)
+
+
+def _refuse_twice(table: Table, names: dict[str, str | None]) -> None:
+    for (role, name), (other, same) in combinations(names.items(), 2):
+        if name == same:
+            raise InputError(
+                f"{table.name}: {role}= and {other}= both name {name!r}; give two columns"
+            )
 
 
 def _named(table: Table, role: str, given: str | None, *, needed: bool = True) -> str | None:

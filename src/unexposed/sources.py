@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from unexposed import memory
 from unexposed.errors import InputError
+from unexposed.panics import without_panics
 from unexposed.parquet import bytes_taken, impossible_page
 
 Column = pl.Series | list[Any]
@@ -87,7 +88,8 @@ class Text:
         # Looks at all columns: else polars would not notice a row with too many fields.
         empty = pl.all_horizontal(pl.all().is_null()).alias("\0")
         try:
-            rows = frame.select(*wanted, empty).collect()
+            with without_panics():
+                rows = frame.select(*wanted, empty).collect()
         except pl.exceptions.PolarsError as error:
             raise self._misfit() or error from None
         columns = self._without_blank_lines(rows).get_columns()
@@ -184,7 +186,8 @@ def _open_file(path: Path, delimiter: str | None) -> Table:
 
 
 def _parquet_table(path: Path) -> Frame:
-    table = _lazy_table(plain(path), pl.scan_parquet(path.absolute(), glob=False))
+    with without_panics():
+        table = _lazy_table(plain(path), pl.scan_parquet(path.absolute(), glob=False))
 
     def take(names: list[str]) -> list[Column]:
         if fault := impossible_page(path, names):
@@ -196,7 +199,8 @@ def _parquet_table(path: Path) -> Frame:
             what=f"reading {rows:,} rows",
             cure="give a shorter log",
         )
-        return table.take(names)
+        with without_panics():
+            return table.take(names)
 
     return replace(table, take=take)
 
@@ -346,6 +350,8 @@ def refusing(source: Any) -> Iterator[None]:
         yield
     except (*_FOREIGN, OSError, EOFError, zlib.error, UnicodeError) as error:
         reason = plain(str(error).partition("\n")[0], 100)
+        if isinstance(error, pl.exceptions.PanicException):  # which speaks of polars' own code
+            reason = "polars gives up on it"
         name, cure = "the frame", "give plain columns of ids"
         if isinstance(source, str | PathLike):
             name, cure = plain(source), "it may be damaged, or not be what its name says"
