@@ -12,7 +12,7 @@ from browser import check_self_contained, page_width
 from unexposed.cli import app
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
-from unexposed.evaluation import describe, protocol
+from unexposed.evaluation import PROTOCOLS, describe, protocol
 from unexposed.methods import METHODS, make
 from unexposed.reading import read_judged, read_titles
 from unexposed.report import Given, model_document, write_model
@@ -20,6 +20,7 @@ from unexposed.report.names import LONGEST, Names, short
 from unexposed.report.portrait import document as portrait
 from unexposed.report.portrait import rank_correlation, relations
 from unexposed.report.sampled import draw, never_shown, relevance_of
+from unexposed.report.tables import number, shown
 from unexposed.storage import load
 from unexposed.writing import judged_table, write_table
 
@@ -133,6 +134,28 @@ def test_the_judged_part_is_what_evaluate_says(folder, document):
     model = load(folder / "model")
     judged = read_judged(folder / "judged.csv", model)
     assert document["judged"] == describe(model, judged, protocol("ubo-ijcai22"))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_judged_part_follows_any_protocol(folder, name, tmp_path):
+    out = tmp_path / "page.html"
+    words = ["report", str(folder / "model"), "--judged", str(folder / "judged.csv")]
+    result = CliRunner().invoke(app, [*words, "--protocol", name, "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    model = load(folder / "model")
+    expected = describe(model, read_judged(folder / "judged.csv", model), protocol(name))
+    assert json.loads(result.stdout)["judged"] == expected
+    html = out.read_text(encoding="utf-8")
+    headline = "dcg@3" if name == "ubo-ijcai22" else next(iter(expected["metrics"]))
+    mean = number(expected["metrics"][headline]["mean"])
+    assert f"On judged items its {shown(headline)} is {mean} over " in html
+    assert f"Protocol <code>{name}</code>" in html
+
+
+def test_metrics_are_named_as_people_write_them():
+    names = ("dcg@3", "recall@10", "hit_rate@50", "snips_recall@10", "auc")
+    expected = ["DCG@3", "Recall@10", "Hit rate@50", "SNIPS recall@10", "AUC"]
+    assert [shown(name) for name in names] == expected
 
 
 def test_a_user_looked_at_closely_shows_its_own_clicks_and_scores(folder, document):
@@ -270,6 +293,8 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path):
         (["--out", "."], "is a folder"),
         (["--out", "p.html", "--title", "name"], "--titles"),
         (["--out", "p.html", "--judged", "absent.csv"], "no such file"),
+        (["--out", "p.html", "--protocol", "snips"], "give --judged, too"),
+        (["--out", "p.html", "--judged", "absent.csv", "--protocol", "snps"], "mean 'snips'"),
     ],
 )
 def test_the_command_refuses_what_makes_no_sense(

@@ -472,6 +472,9 @@ def report(
     judged: Annotated[
         Path | None, typer.Option(help="Model: judged pairs, to show how well it does.")
     ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="How to evaluate on --judged. (default: ubo-ijcai22)")
+    ] = None,
     titles: Annotated[
         Path | None, typer.Option(help="Model: file with the names of items, by id.")
     ] = None,
@@ -493,12 +496,13 @@ def report(
         reports.check_out(kind, out)
     columns = {"user": user, "item": item, "rating": rating, "delimiter": delimiter}
     if kind == "experiments":
-        if judged or titles or title or any(columns.values()) or threshold is not None:
+        model_only = (judged, protocol, titles, title, threshold, *columns.values())
+        if any(value is not None for value in model_only):
             raise InputError(f"{path} holds experiments: --judged and --titles are for a model")
         document = reports.experiments_document(path, say=_say)
         written = [] if out is None else reports.write_experiments(document, out)
     else:
-        given = reports.Given(judged, titles, title, columns | {"threshold": threshold})
+        given = reports.Given(judged, protocol, titles, title, columns | {"threshold": threshold})
         document = reports.model_document(path, given, say=_say)
         written = [] if out is None else reports.write_model(document, out)
     for line in written:

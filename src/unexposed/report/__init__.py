@@ -97,6 +97,7 @@ class Given:
     """What a model's page may show beside the model."""
 
     judged: Path | None = None
+    protocol: str | None = None  # how to evaluate on them
     titles: Path | None = None
     title: str | None = None  # the column of names
     columns: dict[str, Any] = field(
@@ -108,6 +109,7 @@ def model_document(
     folder: Path, given: Given | None = None, *, say: Say = lambda _: None
 ) -> dict[str, Any]:
     """What a saved model says, as plain data."""
+    from unexposed.evaluation import protocol
     from unexposed.reading import read_judged, read_titles
     from unexposed.report import portrait
     from unexposed.report.names import Names
@@ -116,6 +118,9 @@ def model_document(
     given = given or Given()
     if given.title is not None and given.titles is None:
         raise InputError("--title names a column of the file that --titles gives: give both")
+    if given.protocol is not None and given.judged is None:
+        raise InputError("--protocol says how to evaluate on judged pairs: give --judged, too")
+    by = portrait.PROTOCOL if given.protocol is None else protocol(given.protocol)
     model = load(folder)
     titles: dict[int, str] = {}
     if given.titles is not None:
@@ -128,7 +133,7 @@ def model_document(
     if given.judged is not None:
         judged = read_judged(given.judged, model, **given.columns, say=say)
     names = Names(model.user_ids, model.item_ids, titles)
-    return portrait.document(model, names, judged)
+    return portrait.document(model, names, judged, by=by)
 
 
 def write_model(document: dict[str, Any], out: Path) -> list[str]:

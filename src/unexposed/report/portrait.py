@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from unexposed import catalogue, settings
 from unexposed.data import Clicks, Judgements
-from unexposed.evaluation import describe, protocol
+from unexposed.evaluation import PROTOCOLS, Protocol, describe
 from unexposed.recommender import Model
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
@@ -20,11 +20,16 @@ ACTIVITY = ("few clicks", "some clicks", "many clicks")
 POINTS = 200  # of a curve
 BINS = 8  # of popularity
 LIFTED = 10
-PROTOCOL = "ubo-ijcai22"
+PROTOCOL = PROTOCOLS["ubo-ijcai22"]
 
 
 def document(
-    model: Model, names: Names, judged: Judgements | None = None, *, seed: int = 0
+    model: Model,
+    names: Names,
+    judged: Judgements | None = None,
+    *,
+    by: Protocol = PROTOCOL,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Everything that the page of a model shows."""
     sample = sampled.draw(model, seed=seed)
@@ -36,7 +41,7 @@ def document(
         "relations": relations(model, sample),
         "lists": lists(model.clicks, sample),
         "lifted": lifted(model.clicks, sample, names),
-        "judged": None if judged is None else describe(model, judged, protocol(PROTOCOL)),
+        "judged": None if judged is None else describe(model, judged, by),
         "users": closeups(model, sample, names),
     }
 

@@ -72,12 +72,13 @@ def _about_lifted(lifted: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 
 def _about_judged(judged: dict[str, Any]) -> str:
-    means = {name: part["metrics"]["dcg@3"] for name, part in judged["by_popularity"].items()}
+    metrics = judged["metrics"]
+    headline = "dcg@3" if "dcg@3" in metrics else next(iter(metrics))
+    means = {name: part["metrics"][headline] for name, part in judged["by_popularity"].items()}
     parts = ", ".join(f"{number(mean)} on {name} items" for name, mean in means.items())
-    overall = judged["metrics"]["dcg@3"]["mean"]
-    return (
-        f"On judged items its DCG@3 is {number(overall)} over {judged['users']:,} users: {parts}."
-    )
+    overall = number(metrics[headline]["mean"])
+    users = f"{judged['users']:,} users"
+    return f"On judged items its {shown(headline)} is {overall} over {users}: {parts}."
 
 
 def spreads(log: dict[str, Any]) -> Table:

@@ -49,7 +49,10 @@ def spread(mean: float | None, sd: float | None) -> str:
 
 def shown(metric: str) -> str:
     """The name of a metric as people write it."""
-    return metric.upper().replace("RECALL", "Recall").replace("PRECISION", "Precision")
+    words = {"recall": "recall", "precision": "precision", "hit": "hit", "rate": "rate"}
+    name, at, k = metric.partition("@")
+    spelt = " ".join(words.get(word, word.upper()) for word in name.split("_"))
+    return spelt[0].upper() + spelt[1:] + at + k
 
 
 def p_value(p: float) -> str:
