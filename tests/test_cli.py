@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -605,6 +606,71 @@ def test_resume_says_where_it_goes_on_what_is_not_there_and_what_differs(run, he
     assert "mf: resumed at epoch 4 of 4" in err
     assert "(all epochs done, resumed at epoch 4)" in err
     assert not Path("model.checkpoint").exists()
+
+
+def saved_at() -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in Path("model").iterdir()}
+
+
+@pytest.mark.parametrize("method", ["mf", "popularity", "ubo"])
+def test_a_finished_training_is_not_resumed_but_said_to_be_finished(run, here, method):
+    words = f"fit log.csv --out model --method {method}".split()
+    words += ["--set", "epochs=2"] if method != "popularity" else []
+    code, _, err = run(*words, "--resume")
+    assert code == 0, err
+    assert "model.checkpoint to resume from: training from the start" in err
+    before = saved_at()
+    code, out, err = run(*words, "--resume")
+    assert (code, out) == (0, "")
+    assert err.splitlines()[-1].startswith("model holds this training, finished; to train it again")
+    assert saved_at() == before
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert saved_at() != before
+
+
+OTHERS = {
+    "--set dim=7": "dim was 50 and is now 7",
+    "--seed 1": "the seed was 0 and is now 1",
+    "--engine reference": "the engine was cpu and is now reference",
+    "--method bpr": "the method was mf and is now bpr",
+    "--threshold 1": "the log was 32 clicks",
+}
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_a_finished_training_of_other_things_gives_way_and_what_differs_is_said(run, here, words):
+    fit = "fit log.csv --out model --set epochs=2".split()
+    run(*fit)
+    before = saved_at()
+    if "threshold" in words:
+        log = pl.read_csv("log.csv")
+        log.with_columns(rating=pl.int_range(len(log)) % 3).write_csv("log.csv")
+    code, _, err = run(*fit, *words.split(), "--resume")
+    assert code == 0, err
+    assert f"model holds another training: {OTHERS[words]}" in err
+    assert saved_at() != before
+
+
+def test_an_interrupted_a_damaged_and_an_updated_model_are_not_finished(run, here, monkeypatch):
+    fit = "fit log.csv --out model --set epochs=2".split()
+    from unexposed.storage import load, save
+
+    run(*fit)
+    model = load("model")
+    save(replace(model, facts=model.facts | {"ended": "interrupted"}), Path("model"))
+    code, _, err = run(*fit, "--resume")
+    assert code == 0, err
+    assert "model holds another training: it was interrupted after epoch 2" in err
+    Path("model/arrays.safetensors").write_bytes(b"x")
+    code, _, err = run(*fit, "--resume")
+    assert code == 0, err
+    assert "model/arrays.safetensors is damaged" in err
+    assert "training from the start" in err
+    run(*"update model log.csv --out model --epochs 1".split())
+    code, _, err = run(*fit, "--resume")
+    assert code == 0, err
+    assert "it was given more than a log" in err
 
 
 def test_a_training_begun_anew_says_what_it_writes_over(run, here, monkeypatch):

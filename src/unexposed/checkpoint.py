@@ -117,16 +117,21 @@ class Checkpoint:
         return time.monotonic() >= self._due
 
     def _refuse_others(self, then: dict[str, Any], now: dict[str, Any]) -> None:
-        changed = [
-            f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}"
-            for what in {**then, **now}
-            if then.get(what) != now.get(what)
-        ]
+        changed = differences(then, now)
         if changed:
             raise InputError(
                 f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give what was given "
                 "then, or do not resume, to train from the start"
             )
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two trainings were not given alike, in words."""
+    return [
+        f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}"
+        for what in {**then, **now}
+        if then.get(what) != now.get(what)
+    ]
 
 
 def fingerprint(

@@ -99,7 +99,7 @@ def fit(
     from unexposed.checkpoint import EVERY, place_beside
     from unexposed.comparison import parse_methods
     from unexposed.reading import read_log
-    from unexposed.storage import check_ids, check_place
+    from unexposed.storage import check_ids, check_place, unlike
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
@@ -108,8 +108,6 @@ def fit(
     checkpoint = place_beside(out)
     if checkpoint.exists() and not resume:
         _say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
-    if resume and not checkpoint.exists():
-        _say(f"there is no {checkpoint} to resume from: training from the start")
     clicks = read_log(
         log,
         user=user,
@@ -121,6 +119,14 @@ def fit(
     )
     check_ids(clicks)
     _say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
+    if resume and not checkpoint.exists():
+        if not out.exists():
+            _say(f"there is no {checkpoint} to resume from: training from the start")
+        elif changed := unlike(out, recommender, clicks, seed=seed):
+            _say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
+        else:
+            _say(f"{out} holds this training, finished; to train it again, leave out --resume")
+            return
     model = recommender.fit(
         clicks,
         seed=seed,

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from unexposed import archive, settings
+from unexposed.checkpoint import differences, fingerprint
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.ids import to_json
-from unexposed.recommender import Model
+from unexposed.recommender import Model, Recommender, Side
 from unexposed.tensors import Arrays
 
 MODEL = archive.Kind("model", version=2, cure="take it from a copy, or train it again")
@@ -74,6 +75,34 @@ def load(folder: str | Path, *, verify: bool = False) -> Model:
         if verify:
             _check_values(model)
     return model
+
+
+def unlike(folder: Path, method: Recommender, clicks: Clicks, *, seed: int) -> list[str]:
+    """In what the training of the model saved here differs from this one, in words.
+
+    Nothing means that it is this training, and that it came to its end.
+    """
+    try:
+        model, (about, _) = load(folder), archive.read(MODEL, folder)
+    except InputError as error:
+        return [str(error)]
+    facts = model.facts
+    if facts.get("ended") == "interrupted":
+        return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
+    if "updates" in facts or "side" in facts:
+        return ["it was given more than a log"]
+    ran_on = facts.get("engine")
+    asked = settings.values(method).get("engine", "auto")
+    then = _given(model.method, model.clicks, facts.get("seed")) | {
+        "unexposed": about["written_by"],
+        "the engine": ran_on,
+    }
+    now = _given(method, clicks, seed) | {"the engine": ran_on if asked == "auto" else asked}
+    return differences(then, now)
+
+
+def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
+    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
 
 
 def describe(folder: Path) -> dict[str, Any]:
