@@ -1,0 +1,75 @@
+"""Data to try things on: demo, datasets, simulate."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unexposed.cli.options import AsJson, DataDir, Seed
+from unexposed.cli.talking import print_json, progress, say
+
+
+def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
+    """Train and compare methods on a small simulated world; under a minute."""
+    from unexposed.demo import run
+
+    run(out, say=say, progress=progress)
+
+
+def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show the known data sets: where each comes from, its terms, whether it is here."""
+    from unexposed import datasets as known
+    from unexposed import tables
+
+    rows = known.status(data_dir)
+    if as_json:
+        return print_json(rows)
+    console = tables.console()
+    for row in rows:
+        left_out = ("name", "title", "absent" if row["present"] else "present")
+        shown = {k: v for k, v in row.items() if k not in left_out and v}
+        title = f"[bold]{row['name']}[/bold]  {row['title']}"
+        console.print(tables.key_value_table(shown, title=title), "")
+    return None
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder for clicks.csv, judged.csv, truth.parquet.")],
+    users: Annotated[int, typer.Option(help="How many users.", min=2)] = 500,
+    items: Annotated[int, typer.Option(help="How many items.", min=2)] = 200,
+    popularity_bias: Annotated[
+        float | None, typer.Option(help="How far exposure follows popularity.", min=0, max=1)
+    ] = None,
+    relevance_bias: Annotated[
+        float | None, typer.Option(help="How far exposure follows relevance.", min=0, max=1)
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Make a semi-synthetic world from this rating set.")
+    ] = None,
+    power: Annotated[
+        float, typer.Option(help="Semi-synthetic: a higher power makes exposure rarer.", min=0)
+    ] = 0.5,
+    trim: Annotated[
+        bool, typer.Option("--trim", help="Semi-synthetic: the paper's cut to 3,000 × 3,000.")
+    ] = False,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Write the clicks and judgements of a world whose exposure and relevance are known."""
+    from unexposed import datasets as known
+    from unexposed import simulate as worlds
+    from unexposed.writing import check_world, write_world
+
+    if dataset is not None:
+        ratings = known.load(dataset, data_dir=data_dir).logged
+        if trim:
+            ratings = worlds.trim(ratings)
+        check_world(ratings, out)
+        world = worlds.semi_synthetic(ratings, power=power, seed=seed)
+    else:
+        dials = {"popularity_bias": popularity_bias, "relevance_bias": relevance_bias}
+        given: dict[str, Any] = {name: dial for name, dial in dials.items() if dial is not None}
+        world = worlds.world(users, items, seed=seed, **given)
+        check_world(world, out)
+    for line in write_world(world, out, seed=seed):
+        say(line)

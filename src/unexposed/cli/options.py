@@ -1,0 +1,81 @@
+"""Options that several commands share, each stated once."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
+MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
+KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
+OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="name=value for a setting, method.name=value for one method."),
+]
+EngineName = Annotated[
+    str | None, typer.Option("--engine", help="Force reference, cpu or cuda. (default: auto)")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a log are called, and which rating is a click."""
+
+    user: Annotated[str | None, typer.Option("--user", help="Column of user ids.")] = None
+    item: Annotated[str | None, typer.Option("--item", help="Column of item ids.")] = None
+    rating: Annotated[str | None, typer.Option("--rating", help="Column of ratings.")] = None
+    threshold: Annotated[
+        float | None, typer.Option(help="A rating of at least this is a click. (default: 4)")
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates columns in a text file.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """As `read_log` and `read_judged` take them."""
+        return asdict(self)
+
+    def pair(self) -> dict[str, Any]:
+        """As `read_pairs` takes them: a pair has no rating."""
+        return {name: getattr(self, name) for name in ("user", "item", "delimiter")}
+
+    def are_given(self) -> bool:
+        return any(value is not None for value in asdict(self).values())
+
+
+NO_COLUMNS = Columns()
+
+
+def with_columns(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `Columns` where it has its parameter `columns`."""
+    own = inspect.signature(command)
+    options = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f.type)
+        for f in fields(Columns)
+    ]
+    shown: list[inspect.Parameter] = []
+    for parameter in own.parameters.values():
+        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        shown += options if parameter.name == "columns" else [keyword]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        columns = Columns(**{f.name: given.pop(f.name) for f in fields(Columns)})
+        command(**given, columns=columns)
+
+    run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+    return run
+
+
+def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
+    """What `--set` and `--engine` say, as settings."""
+    return [*(settings or []), *([f"engine={engine}"] if engine else [])]

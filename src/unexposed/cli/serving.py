@@ -1,0 +1,154 @@
+"""From a saved model to lists: recommend, similar, export."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from unexposed.cli.options import NO_COLUMNS, AsJson, Columns, ModelFolder, with_columns
+from unexposed.cli.talking import print_json, progress, say
+from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    from unexposed.recommender import Model
+
+
+@with_columns
+def recommend(
+    folder: ModelFolder,
+    users: Annotated[
+        Path | None, typer.Option(help="Text file with a user id a line. (default: all users)")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Items for each user.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV, TSV or Parquet file to write. (default: print)")
+    ] = None,
+    show_clicked: Annotated[
+        bool, typer.Option("--show-clicked", help="Recommend items the user has clicked, too.")
+    ] = False,
+    allow: Annotated[
+        Path | None, typer.Option(help="Only items of this text file, an id a line.")
+    ] = None,
+    deny: Annotated[
+        Path | None, typer.Option(help="No item of this text file, an id a line.")
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Only these pairs: a table of users and items.")
+    ] = None,
+    minimum_exposure: Annotated[
+        float, typer.Option(help="Only items that the user was shown at least this likely.")
+    ] = 0.0,
+    popularity_penalty: Annotated[
+        float, typer.Option(help="Rank by score − PENALTY · log(1 + clicks of the item).")
+    ] = 0.0,
+    unknown: Annotated[
+        str, typer.Option(help="Users the model never saw: popular (list), skip or refuse.")
+    ] = "skip",
+    new_clicks: Annotated[
+        Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
+    ] = None,
+    columns: Columns = NO_COLUMNS,
+) -> None:
+    """Recommend items for users, by raw id."""
+    from unexposed import serving, writing
+    from unexposed.fold_in import users_alone
+    from unexposed.reading import read_ids, read_log, read_pairs
+    from unexposed.rules import Rules
+    from unexposed.storage import load
+
+    if out is not None:
+        writing.check_table(out)
+    if users is not None and new_clicks is not None:
+        raise InputError("give --users or --new-clicks, not both: the newer log names its users")
+    model = load(folder)
+    pairs = None if candidates is None else read_pairs(candidates, **columns.pair(), say=say)
+    rules = Rules(
+        hide_clicked=not show_clicked,
+        allow=None if allow is None else _read_items(allow, model),
+        deny=() if deny is None else _read_items(deny, model),
+        candidates=pairs,
+        minimum_exposure=minimum_exposure,
+        popularity_penalty=popularity_penalty,
+        unknown=unknown,  # type: ignore[arg-type]
+    )
+    served, wanted = model, cast(Any, model.user_ids.values)
+    if new_clicks is not None:
+        log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
+        served, wanted = users_alone(model, log), log.user_ids.values
+    elif users is not None:
+        wanted = read_ids(users, model.user_ids)
+    known = served.user_ids.index(wanted) >= 0
+    if not known.all():
+        _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
+    if not known.any() and unknown == "skip":
+        raise InputError(f"the model knows none of the users in {users or new_clicks}")
+    with progress() as bar:
+        tables = serving.recommend(served, wanted, k, rules, whole=model, progress=bar)
+        if out is None:
+            writing.write_csv(tables, sys.stdout)
+            return
+        rows = writing.write_tables(tables, out)
+    n_users = len(wanted) if unknown == "popular" else int(known.sum())
+    say(f"{rows:,} recommendations for {n_users:,} users in {out}")
+
+
+def similar(
+    folder: ModelFolder,
+    item: Annotated[str | None, typer.Option(help="Items like this one, by raw id.")] = None,
+    user: Annotated[str | None, typer.Option(help="Users like this one, by raw id.")] = None,
+    k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show the items or users whose vectors are most like those of one."""
+    from unexposed.storage import load
+
+    if (item is None) == (user is None):
+        raise InputError("give --item ID or --user ID")
+    model = load(folder)
+    if item is not None:
+        table = model.similar_items(model.item_ids.parse([item])[0], k)
+    else:
+        assert user is not None
+        table = model.similar_users(model.user_ids.parse([user])[0], k)
+    if as_json:
+        return print_json(table.to_dicts())
+    sys.stdout.write(table.write_csv())
+    return None
+
+
+def export(
+    folder: ModelFolder,
+    to: Annotated[Path, typer.Option(help="Folder to write.")],
+    kind: Annotated[
+        str, typer.Option("--format", help="parquet, npy (vectors), usearch (index) or onnx.")
+    ],
+    k: Annotated[int, typer.Option("-k", help="List length for the recall of an index.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for serving: vectors, a nearest-neighbour index, or an ONNX scorer."""
+    from unexposed.export import check_export, describe, export_model
+    from unexposed.storage import load
+
+    check_export(to, kind)
+    about = export_model(load(folder), to, kind=kind, k=k)
+    if as_json:
+        return print_json(about)
+    for line in describe(about, to):
+        say(line)
+    return None
+
+
+def _read_items(path: Path, model: "Model") -> list[Any]:
+    from unexposed.reading import read_ids
+
+    items = read_ids(path, model.item_ids)
+    if unknown := int((model.item_ids.index(items) < 0).sum()):
+        say(f"{path}: the model never saw {unknown} of {len(items)} items")
+    return items
+
+
+def _say_unknown(unknown: list[Any], rule: str) -> None:
+    done = {"popular": "the popular list goes to", "skip": "left out"}.get(rule)
+    if done is not None:
+        say(f"{done} {len(unknown)} users the model never saw, first {unknown[0]!r}")

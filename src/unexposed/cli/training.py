@@ -1,0 +1,114 @@
+"""From a log to a saved model: fit, update."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unexposed.cli.options import (
+    NO_COLUMNS,
+    Columns,
+    EngineName,
+    ModelFolder,
+    Seed,
+    Settings,
+    assignments,
+    with_columns,
+)
+from unexposed.cli.talking import progress, say
+from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    from unexposed.recommender import Model
+
+
+@with_columns
+def fit(
+    log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
+    columns: Columns = NO_COLUMNS,
+    settings: Settings = None,
+    engine: EngineName = None,
+    seed: Seed = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a training that was killed.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(help="Seconds between checkpoints, kept in OUT.checkpoint. (default: 30)"),
+    ] = None,
+) -> None:
+    """Train a method on a click log and save the model."""
+    from unexposed.checkpoint import EVERY, place_beside
+    from unexposed.comparison import parse_methods
+    from unexposed.reading import read_log
+    from unexposed.storage import check_ids, check_place, unlike
+
+    if "," in method:
+        raise InputError(f"fit trains one method, got {method!r}; compare takes several")
+    (recommender,) = parse_methods(method, assignments(settings, engine)).values()
+    check_place(out)
+    checkpoint = place_beside(out)
+    if checkpoint.exists() and not resume:
+        say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
+    clicks = read_log(log, **columns.given(), say=say)
+    check_ids(clicks)
+    say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
+    if resume and not checkpoint.exists():
+        if not out.exists():
+            say(f"there is no {checkpoint} to resume from: training from the start")
+        elif changed := unlike(out, recommender, clicks, seed=seed):
+            say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
+        else:
+            say(f"{out} holds this training, finished; to train it again, leave out --resume")
+            return
+    model = recommender.fit(
+        clicks,
+        seed=seed,
+        progress=progress(),
+        checkpoint=checkpoint,
+        resume=resume,
+        checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
+    )
+    model.save(out)
+    say(_training_line(model))
+    say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
+
+
+@with_columns
+def update(
+    folder: ModelFolder,
+    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
+    epochs: Annotated[
+        int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
+    ] = None,
+    columns: Columns = NO_COLUMNS,
+    seed: Seed = 0,
+) -> None:
+    """Go on training a saved model with newer clicks, new users and items included."""
+    from unexposed.reading import read_log
+    from unexposed.storage import check_place, load
+
+    check_place(out)
+    model = load(folder)
+    clicks = read_log(log, **columns.given(), any_size=True, say=say)
+    updated = model.update(clicks, epochs=epochs, seed=seed, progress=progress())
+    new_users = len(updated.user_ids) - len(model.user_ids)
+    new_items = len(updated.item_ids) - len(model.item_ids)
+    say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
+    updated.save(out)
+    say(_training_line(updated))
+    say(f"saved to {out}")
+
+
+def _training_line(model: "Model") -> str:
+    facts = model.facts
+    if "best_epoch" not in facts:
+        return f"trained {model.method.name}"
+    resumed = "".join(f", resumed at epoch {n}" for n in facts.get("resumed_at", [])[-1:])
+    return (
+        f"trained {model.method.name} for {facts['epochs_run']} epochs in "
+        f"{facts['seconds']:.1f} s ({facts['ended']}{resumed}); kept epoch {facts['best_epoch']}"
+    )

@@ -1,0 +1,53 @@
+"""The options that commands share."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import fields
+
+from unexposed import cli
+from unexposed.cli.options import NO_COLUMNS, Columns, with_columns
+
+NAMES = [f.name for f in fields(Columns)]
+
+
+def test_the_column_options_stand_where_the_command_has_its_columns():
+    @with_columns
+    def command(log: str, columns: Columns = NO_COLUMNS, *, seed: int = 3) -> None:
+        """About it."""
+
+    assert list(inspect.signature(command).parameters) == ["log", *NAMES, "seed"]
+    assert (command.__name__, command.__doc__) == ("command", "About it.")
+
+
+def test_what_is_given_for_columns_reaches_the_command_as_one():
+    found = []
+
+    @with_columns
+    def command(log: str, columns: Columns = NO_COLUMNS) -> None:
+        found.append((log, columns))
+
+    command(log="x", user="u", item=None, rating=None, threshold=0.0, delimiter=None)
+    assert found == [("x", Columns(user="u", threshold=0.0))]
+    assert found[0][1].are_given()
+    assert Columns(threshold=0.0).are_given()  # which is no value to be overlooked
+    assert not NO_COLUMNS.are_given()
+    assert found[0][1].given() | {"threshold": 0.0} == found[0][1].given()
+    assert found[0][1].pair() == {"user": "u", "item": None, "delimiter": None}
+
+
+def test_every_function_of_the_package_that_is_a_command_is_registered():
+    registered = {command.callback for command in cli.app.registered_commands}
+    assert registered == set(cli.COMMANDS)
+    for command in cli.COMMANDS:
+        assert inspect.unwrap(command).__module__.startswith("unexposed.cli.")
+
+
+def test_the_command_loads_no_more_than_typer_before_it_runs():
+    code = (
+        "import sys, unexposed.cli\n"
+        "heavy = {'numpy', 'polars', 'torch', 'numba', 'scipy', 'optuna', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
