@@ -11,9 +11,10 @@ from unexposed.engine import cjmf_kernels as kernels
 from unexposed.engine import put_back
 from unexposed.engine.cjmf import Optimiser, Samples, Tables
 from unexposed.engine.cpu import NUMBA_CONFIG, adam_rates
+from unexposed.engine.lanes import whole
 
 RUN: Any = kernels.run
-MEMORY = ("users", "items", "exposure", "user_power", "item_power", "exposure_power")
+MEMORY = ("users", "items", "exposure", "user_count", "item_count", "exposure_count")
 SPAN = 1_000_000  # samples of one call to the kernel: it cannot be interrupted
 
 
@@ -30,7 +31,7 @@ class CpuLearner:
         threads: int | None = None,
     ) -> None:
         self._dtype = np.dtype(dtype)
-        self._n_users, self._n_models, dim = tables["submodel_user_factors"].shape
+        self._n_users, self._n_models, self._dim = tables["submodel_user_factors"].shape
         self._n_items = len(tables["submodel_item_factors"])
         self._threads = min(threads or NUMBA_CONFIG.NUMBA_NUM_THREADS, self._n_models)
         kinds = ["submodel", "residual"][: 2 if optimiser.residual else 1]
@@ -41,20 +42,20 @@ class CpuLearner:
             return self._with_moments(np.stack(found, axis=2))
 
         rates = (optimiser.submodel, optimiser.exposure, optimiser.residual or optimiser.submodel)
-        powers = [
-            np.ones((self._n_models, 2 * n))
+        counts = [
+            np.zeros((self._n_models, n), dtype=np.int32)
             for n in (len(kinds) * self._n_users, len(kinds) * self._n_items, 1)
         ]
-        weight = tables["exposure_weight"].reshape(self._n_models, 3 * dim)
+        weight = self._filled(tables["exposure_weight"]).reshape(self._n_models, -1)
         self._model = kernels.Model(
-            dim=dim,
+            dim=whole(self._dim, self._dtype.itemsize),
             kinds=len(kinds),
             users=records("user"),
             items=records("item"),
             exposure=self._with_moments(np.hstack([weight, tables["exposure_bias"]])),
-            user_power=powers[0],
-            item_power=powers[1],
-            exposure_power=powers[2],
+            user_count=counts[0],
+            item_count=counts[1],
+            exposure_count=counts[2],
             rates=np.stack([adam_rates(r.learning_rate, r.weight_decay) for r in rates]),
             popularity=np.array(popularity, dtype=np.float64),
         )
@@ -70,10 +71,12 @@ class CpuLearner:
 
         def values(records: NDArray[Any], kind: int) -> NDArray[Any]:
             shaped = records.reshape(self._n_models, -1, model.kinds, 3, dim)
-            return np.ascontiguousarray(shaped[:, :, kind, 0].swapaxes(0, 1))
+            return np.ascontiguousarray(shaped[:, :, kind, 0, : self._dim].swapaxes(0, 1))
 
         found = {
-            "exposure_weight": model.exposure[:, : 3 * dim].reshape(-1, 3, dim).copy(),
+            "exposure_weight": model.exposure[:, : 3 * dim]
+            .reshape(-1, 3, dim)[:, :, : self._dim]
+            .copy(),
             "exposure_bias": model.exposure[:, 3 * dim : 3 * dim + 3].copy(),
         }
         for kind, table in enumerate(("submodel", "residual")[: model.kinds]):
@@ -94,9 +97,15 @@ class CpuLearner:
 
     def _with_moments(self, values: NDArray[Any]) -> NDArray[Any]:
         """The values of each sub-model, (C, …, dim), flat, each record with its moments."""
-        table = np.zeros((*values.shape[:-1], 3, values.shape[-1]), dtype=self._dtype)
-        table[..., 0, :] = values
+        filled = self._filled(values)
+        table = np.zeros((*filled.shape[:-1], 3, filled.shape[-1]), dtype=self._dtype)
+        table[..., 0, :] = filled
         return table.reshape(self._n_models, -1)
+
+    def _filled(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values with zeros after each row, up to whole vectors."""
+        more = whole(values.shape[-1], self._dtype.itemsize) - values.shape[-1]
+        return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
 
     def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
         """The loss of each batch, having learned from it."""
@@ -145,11 +154,12 @@ class CpuLearner:
 
         return kernels.Plan(
             user_rows=integers(batch_size),
-            user_start=integers(batch_size + 1),
+            user_start=integers(batch_size + 2),
             user_pairs=integers(batch_size),
             item_rows=integers(batch_size),
-            item_start=integers(batch_size + 1),
+            item_start=integers(batch_size + 2),
             item_pairs=integers(batch_size),
+            pair_user=integers(batch_size),
             pair_item=integers(batch_size),
             place_users=np.full(self._n_users, -1, dtype=np.int32),
             place_items=np.full(self._n_items, -1, dtype=np.int32),
@@ -168,5 +178,5 @@ class CpuLearner:
             mean_shown=np.zeros(batch_size),
             on_users=real(kinds * dim * batch_size),
             on_item=real(kinds * dim),
-            on_exposure=real(3 * dim + 3),
+            on_exposure=real(whole(3 * dim + 3, self._dtype.itemsize)),
         )

@@ -40,10 +40,10 @@ class Model(NamedTuple):
     kinds: int  # records of a user or item: ω, and ρ with a residual
     users: Array  # (C, n_users·kinds·3·dim)
     items: Array
-    exposure: Array  # (C, 3·(3·dim + 3)): a, c, e, b, d, f as one record
-    user_power: Array  # (C, 2·kinds·n_users): β₁ and β₂ to the power of a record's count of steps
-    item_power: Array
-    exposure_power: Array  # (C, 2)
+    exposure: Array  # (C, …): a, c, e, b, d, f as one record
+    user_count: Array  # (C, kinds·n_users): the steps that a record has taken
+    item_count: Array
+    exposure_count: Array  # (C, 1)
     rates: Array  # as `cpu.adam_rates` gives them: of ω, of the exposure, of ρ (3, …)
     popularity: Array  # (n_items)
 
@@ -57,7 +57,8 @@ class Plan(NamedTuple):
     item_rows: Array
     item_start: Array
     item_pairs: Array
-    pair_item: Array  # the place of a pair's item among those of the batch
+    pair_user: Array  # the place of a pair's user among those of the batch
+    pair_item: Array
     place_users: Array  # (n_users): −1 everywhere between uses
     place_items: Array
 
@@ -97,10 +98,24 @@ LARGEST_PRODUCT = 1e200  # its logarithm is taken before it overflows
 def lay_out(plan: Plan, users: Array, items: Array) -> tuple[int, int]:
     """Find the pairs of each user and item; how many users and items there are."""
     n = len(users)
-    n_users = group(users, n, plan.place_users, plan.user_rows, plan.user_start, plan.user_pairs)
-    n_items = group(items, n, plan.place_items, plan.item_rows, plan.item_start, plan.item_pairs)
-    for k in range(n):
-        plan.pair_item[k] = plan.place_items[items[k]]
+    n_users = group(
+        users,
+        n,
+        plan.place_users,
+        plan.user_rows,
+        plan.user_start,
+        plan.pair_user,
+        plan.user_pairs,
+    )
+    n_items = group(
+        items,
+        n,
+        plan.place_items,
+        plan.item_rows,
+        plan.item_start,
+        plan.pair_item,
+        plan.item_pairs,
+    )
     forget(plan.place_users, plan.user_rows, n_users)
     forget(plan.place_items, plan.item_rows, n_items)
     return n_users, n_items
@@ -283,7 +298,7 @@ def step_exposure(
     dim, size, items = model.dim, model.kinds * 3 * model.dim, model.items[c]
     real = items.dtype.type
     gradient = work.on_exposure
-    put_zero(gradient, 0, 3 * dim + 3)
+    put_zero(gradient, 0, len(gradient))
     mean, total = 1 / n, 0.0
     for h in range(n_items):
         gate, own, power = said.gate[c, h], said.own[c, h], said.power[c, h]
@@ -306,21 +321,21 @@ def step_exposure(
         gradient[3 * dim] += by_gate
         gradient[3 * dim + 1] += by_own
         gradient[3 * dim + 2] += by_power
-    rates, length = model.rates[EXPOSURE], 3 * dim + 3
-    adam(model.exposure[c], model.exposure_power[c], 0, gradient, 0, rates, length)
+    count, rates = model.exposure_count[c], model.rates[EXPOSURE]
+    adam(model.exposure[c], count, 0, gradient, 0, 1, rates, len(gradient))
     return mean * total
 
 
 @jit
 def move(
-    table: Array, power: Array, row: int, gradient: Array, at: int, moves: bool, model: Model
+    table: Array, count: Array, row: int, gradient: Array, at: int, moves: bool, model: Model
 ) -> None:
     """Adam on ω, where the sub-model learned from one of the row's pairs, and on ρ."""
     dim, kinds = model.dim, model.kinds
     if moves:
-        adam(table, power, kinds * row, gradient, at, model.rates[SUBMODEL], dim)
+        adam(table, count, kinds * row, gradient, at, 1, model.rates[SUBMODEL], dim)
     if kinds == 2:
-        adam(table, power, kinds * row + 1, gradient, at + dim, model.rates[RESIDUAL], dim)
+        adam(table, count, kinds * row + 1, gradient, at + dim, 1, model.rates[RESIDUAL], dim)
 
 
 @jit
@@ -338,7 +353,7 @@ def step_factors(
     """The gradient of every user, then of every item with Adam on it; last Adam on the users."""
     dim, kinds, n_models = model.dim, model.kinds, len(model.users)
     size = kinds * 3 * dim
-    user_table, item_table, user_power = model.users[c], model.items[c], model.user_power[c]
+    user_table, item_table, user_count = model.users[c], model.items[c], model.user_count[c]
     for g in range(n_users):
         begin, end = plan.user_start[g], plan.user_start[g + 1]
         sum_up(
@@ -357,15 +372,15 @@ def step_factors(
         begin, end = plan.item_start[h], plan.item_start[h + 1]
         sum_up(work.on_item, 0, plan.item_pairs, begin, end, user_table, users, work, kinds, dim)
         moves = reached(plan.item_pairs, begin, end, part, c, n_models)
-        move(item_table, model.item_power[c], plan.item_rows[h], work.on_item, 0, moves, model)
+        move(item_table, model.item_count[c], plan.item_rows[h], work.on_item, 0, moves, model)
     for g in range(n_users):
         begin, end = plan.user_start[g], plan.user_start[g + 1]
         moves = reached(plan.user_pairs, begin, end, part, c, n_models)
         soon = plan.user_rows[min(g + AHEAD, n_users - 1)]
         fetch(user_table, size * soon, size)
-        fetch(user_power, 2 * kinds * soon, 2 * kinds)
+        fetch(user_count, kinds * soon, kinds)
         at, row = kinds * dim * g, plan.user_rows[g]
-        move(user_table, user_power, row, work.on_users, at, moves, model)
+        move(user_table, user_count, row, work.on_users, at, moves, model)
 
 
 @jit

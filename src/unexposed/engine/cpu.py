@@ -4,6 +4,7 @@ It gives the parameters that `reference` gives, and the same bits for any number
 it computes is read in `losses.py`, `exposure.py` and `bilevel.py`; how, in `cpu_kernels.py`.
 """
 
+import math
 import threading
 import time
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form, put_back
 from unexposed.engine import cpu_kernels as kernels
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.engine.lanes import whole
 from unexposed.errors import InputError
 from unexposed.sampling import Pairs, Triples
 from unexposed.validation import ValidationSet
@@ -35,11 +37,13 @@ STRATEGY_CODES = {
     "frozen": kernels.FROZEN,
 }
 LEARNED = ("users", "items", "seers", "gate", "ahead_users", "ahead_items")
-POWERS = ("user_power", "item_power", "seer_power", "gate_power")
+COUNTS = ("user_count", "item_count", "seer_count", "gate_count")
 NUMBA_CONFIG: Any = numba.config
 RUN: Any = kernels.run
 PLANNED = 16  # batches laid out ahead of their steps
 SPAN = 4_000_000  # samples of one call to the kernel: it cannot be interrupted
+CACHE_LINE = 64  # bytes
+LINE = 16  # numbers that fill one at least: what threads write is kept apart
 RETRY = 16  # calls after which the number of threads that was slower is tried again
 PAIRS_A_THREAD = 128  # of a batch; with fewer, a thread would mostly wait
 
@@ -68,6 +72,7 @@ class CpuEngine:
         self._threads = threads or NUMBA_CONFIG.NUMBA_NUM_THREADS
         self._n_users, self._dim = parameters["user_factors"].shape
         self._n_items = len(parameters["item_factors"])
+        self._width = whole(self._dim, self._dtype.itemsize)
         self._names = list(parameters)
         guide = validation if objective.strategy == "bilevel" else None
         self._validation, self._groups = _validation(
@@ -94,14 +99,15 @@ class CpuEngine:
         return float(np.concatenate(parts).mean()) if parts else 0.0
 
     def parameters(self) -> dict[str, NDArray[Any]]:
-        model, dim = self._model, self._dim
+        model = self._model
         found = {
-            "user_factors": _values(model.users, dim),
-            "item_factors": _values(model.items, dim),
+            "user_factors": self._values(model.users),
+            "item_factors": self._values(model.items),
         }
         if self._objective.strategy is not None:
-            found["exposure_user_factors"] = _values(model.seers, dim)
-            found["gate_weight"], found["gate_bias"] = model.gate[:dim], model.gate[3 * dim :][:1]
+            gate = self._values(model.gate)
+            found["exposure_user_factors"] = self._values(model.seers)
+            found["gate_weight"], found["gate_bias"] = gate[0], gate[1, :1]
         return {name: found[name].copy() for name in self._names}
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -112,7 +118,7 @@ class CpuEngine:
         self._turn = int(state["turn"][0])
 
     def _tables(self) -> dict[str, NDArray[Any]]:
-        return {name: getattr(self._model, name) for name in (*LEARNED, *POWERS)}
+        return {name: getattr(self._model, name) for name in (*LEARNED, *COUNTS)}
 
     def compile(self) -> None:
         """Have the kernel ready: seconds the first time on a machine, from its cache later."""
@@ -127,12 +133,12 @@ class CpuEngine:
     def _new_model(
         self, optimiser: Optimiser, parameters: Initial, exposure: NDArray[Any] | None
     ) -> kernels.Model:
-        o, dim = optimiser, self._dim
+        o = optimiser
         learned = self._objective.strategy is not None
         users, items = (self._table(parameters[name]) for name in RELEVANCE)
         if learned:
             seers = self._table(parameters["exposure_user_factors"])
-            bias = np.zeros(dim)
+            bias = np.zeros(self._dim)
             bias[0] = np.asarray(parameters["gate_bias"]).reshape(-1)[0]
             gate = self._table(np.stack([np.asarray(parameters["gate_weight"]), bias]))
         else:
@@ -141,17 +147,20 @@ class CpuEngine:
             exposure = np.ones(self._n_items)
         ahead_users = self._ahead(parameters["user_factors"], self._validation.user_number)
         ahead_items = self._ahead(parameters["item_factors"], self._validation.item_number)
-        powers = [np.ones(2 * (len(table) // (3 * dim))) for table in (users, items, seers, gate)]
+        counts = [
+            np.zeros(len(table) // (3 * self._width), dtype=np.int32)
+            for table in (users, items, seers, gate)
+        ]
         return kernels.Model(
-            dim=dim,
+            dim=self._width,
             users=users,
             items=items,
             seers=seers,
             gate=gate,
-            user_power=powers[0],
-            item_power=powers[1],
-            seer_power=powers[2],
-            gate_power=powers[3],
+            user_count=counts[0],
+            item_count=counts[1],
+            seer_count=counts[2],
+            gate_count=counts[3],
             rates=adam_rates(o.learning_rate, o.weight_decay),
             exposure_rates=adam_rates(o.exposure_learning_rate, o.exposure_weight_decay),
             gate_rates=adam_rates(o.exposure_learning_rate * o.gate_pace, o.exposure_weight_decay),
@@ -161,13 +170,20 @@ class CpuEngine:
         )
 
     def _table(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values with room for their moments, flat."""
-        table = np.zeros((len(values), 3, self._dim), dtype=self._dtype)
-        table[:, 0] = values
-        return table.reshape(-1)
+        """The values with room for their moments, in whole vectors, flat."""
+        table = aligned_zeros(len(values) * 3 * self._width, self._dtype)
+        table.reshape(-1, 3, self._width)[:, 0, : self._dim] = values
+        return table
+
+    def _values(self, table: NDArray[Any]) -> NDArray[Any]:
+        return table.reshape(-1, 3, self._width)[:, 0, : self._dim]
 
     def _ahead(self, values: NDArray[Any], number: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(values, dtype=self._dtype)[number >= 0].reshape(-1)
+        """A row for each that has a number."""
+        used = values[number >= 0]
+        table = aligned_zeros(len(used) * self._width, self._dtype)
+        table.reshape(-1, self._width)[:, : self._dim] = used
+        return table
 
     def _check(self, samples: Pairs | Triples) -> None:
         if len(samples) == 0:
@@ -248,22 +264,21 @@ class _Space:
     """What the kernel writes into, for one size of batch and one number of threads."""
 
     def __init__(self, engine: CpuEngine, batch_size: int, n_threads: int) -> None:
-        objective, validation, dim = engine._objective, engine._validation, engine._dim
+        objective, validation, dim = engine._objective, engine._validation, engine._width
         entries = batch_size * (2 if objective.loss == "pairwise" else 1)
         batches = max(PLANNED, n_threads)
         part = engine._validation_batch
         used = part or len(validation.users)
-        blocks = used // kernels.BLOCK + entries + 1
-        gate_blocks = entries // kernels.BLOCK + 1
+        chunks = entries // kernels.CHUNK + 1
 
         def integers(*shape: int) -> NDArray[np.int32]:
             return np.zeros(shape, dtype=np.int32)
 
         def real(*shape: int) -> NDArray[Any]:
-            return np.zeros(shape, dtype=engine._dtype)
+            return aligned_zeros(math.prod(shape), engine._dtype).reshape(shape)
 
         def places(n: int) -> NDArray[np.int32]:
-            return np.full((n_threads, n), -1, dtype=np.int32)
+            return np.full((n_threads, n + 1), -1, dtype=np.int32)
 
         self.barrier = np.zeros(64, dtype=np.int64)
         self.model = engine._model
@@ -276,18 +291,18 @@ class _Space:
         self.groups = engine._groups
         if part:
             self.groups = kernels.Groups(
-                integers(batches, part + 1),
+                integers(batches, part + 2),
                 integers(batches, part),
                 np.zeros((batches, part), dtype=np.bool_),
-                integers(batches, part + 1),
+                integers(batches, part + 2),
                 integers(batches, part),
                 np.zeros((batches, part), dtype=np.bool_),
             )
             place_users, place_items = places(n_users), places(n_items)
         else:  # each has the group of its own number
-            place_users, place_items = (
-                np.tile(np.arange(n, dtype=np.int32), (n_threads, 1)) for n in (n_users, n_items)
-            )
+            place_users, place_items = places(n_users), places(n_items)
+            place_users[:, :-1] = np.arange(n_users)
+            place_items[:, :-1] = np.arange(n_items)
         self.plan = kernels.Plan(
             n_entries=integers(batches),
             entry_user=integers(batches, entries),
@@ -296,22 +311,22 @@ class _Space:
             entry_item_place=integers(batches, entries),
             entry_click=np.zeros((batches, entries), dtype=np.float32),
             entry_weight=np.zeros((batches, entries), dtype=np.float32),
+            entry_exposure=real(batches, entries),
             n_users=integers(batches),
             user_rows=integers(batches, entries),
-            user_start=integers(batches, entries + 1),
+            user_start=integers(batches, entries + 2),
             user_share=integers(batches, n_threads + 1),
             n_items=integers(batches),
             item_rows=integers(batches, entries),
-            item_start=integers(batches, entries + 1),
+            item_start=integers(batches, entries + 2),
             item_entries=integers(batches, entries),
             item_share=integers(batches, n_threads + 1),
             user_group=integers(batches, entries),
+            n_guided=integers(batches),
+            guided=integers(batches, entries + 1),
             item_group=integers(batches, entries),
-            block_start=integers(batches, entries + 1),
-            block_item=integers(batches, blocks),
-            block_begin=integers(batches, blocks),
-            block_end=integers(batches, blocks),
-            block_share=integers(batches, n_threads + 1),
+            pairs_before=integers(batches, entries + 1),
+            look_share=integers(batches, n_threads + 1),
         )
         self.work = kernels.Work(
             logit=np.zeros(entries),
@@ -321,23 +336,26 @@ class _Space:
             slope=real(entries),
             along=np.zeros(entries),
             direct=np.zeros(entries),
-            gate_slope=np.zeros(entries),
+            gate_slope=real(entries),
             loss=np.zeros(entries),
+            open=np.zeros(entries),
+            shut=np.zeros(entries),
             gate_open=np.zeros(entries),
             gate_shut=np.zeros(entries),
-            item_slope=real(entries),
             on_users=real(entries * dim),
-            blocks=real(blocks * dim),
-            gate_blocks=real(gate_blocks * dim),
-            gate_block_slope=np.zeros(gate_blocks),
-            own=real(n_threads * (dim + 32)),
-            own_slope=real(n_threads, max(kernels.BLOCK, used)),
-            own_logit=np.zeros((n_threads, max(kernels.BLOCK, used))),
+            on_items=real(entries * dim),
+            gate=real(n_threads, 6 * dim + LINE),
+            gate_count=integers(n_threads, LINE),
+            gate_chunks=real(chunks * dim),
+            gate_chunk_slope=np.zeros(chunks),
+            own=real(n_threads, dim + LINE),
+            own_slope=real(n_threads, used + kernels.PAIRS_AT_ONCE),
+            own_logit=np.zeros((n_threads, used + kernels.PAIRS_AT_ONCE)),
             place_users=places(engine._n_users),
             place_items=places(engine._n_items),
             place_validation_users=place_users,
             place_validation_items=place_items,
-            order=integers(n_threads, 2 * max(entries, part)),
+            order=integers(n_threads, 3 * max(entries, part)),
             keys=integers(n_threads, max(entries, part)),
         )
 
@@ -384,13 +402,22 @@ def _starts(numbers: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def adam_rates(learning_rate: float, weight_decay: float) -> NDArray[np.float64]:
-    return np.array(
-        [learning_rate, weight_decay, BETA1, 1 - BETA1, BETA2, 1 - BETA2, EPSILON], dtype=np.float64
-    )
+    """What `kernels.adam` reads; the corrections of `engine/adam.py` for each count of steps.
+
+    They end where β₂ to that power is lost beside 1.
+    """
+    power = np.arange(1 + math.ceil(math.log(1e-17, BETA2)))[1:]
+    by_count = np.stack([1 / (1 - BETA1**power), 1 / np.sqrt(1 - BETA2**power)], axis=1)
+    fixed = [learning_rate, weight_decay, BETA1, 1 - BETA1, BETA2, 1 - BETA2, EPSILON]
+    return np.concatenate([fixed, [0, 0], by_count.reshape(-1)])
 
 
-def _values(table: NDArray[Any], dim: int) -> NDArray[Any]:
-    return table.reshape(-1, 3, dim)[:, 0]
+def aligned_zeros(n: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros that begin on a cache line, so that no vector lies on two."""
+    kind = np.dtype(dtype)
+    memory = np.zeros(n * kind.itemsize + CACHE_LINE, dtype=np.uint8)
+    begin = -memory.ctypes.data % CACHE_LINE
+    return memory[begin : begin + n * kind.itemsize].view(kind)
 
 
 def _columns(samples: Pairs | Triples) -> tuple[NDArray[Any], ...]:

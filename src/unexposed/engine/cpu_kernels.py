@@ -1,12 +1,13 @@
 """The compiled steps of the fast CPU engine: `losses.py` and `bilevel.py` in closed form.
 
 A table of rows is one flat array: row r of `users` begins at 3·dim·r and holds the value, then
-Adam's two moments. Numbers of a pair (its logit, its slope) are worked out in float64, rows in the
-engine's own type.
+Adam's two moments; dim is that of the model filled up to whole vectors (`lanes.py`) with zeros.
+Numbers of a pair (its logit, its slope) are worked out in float64, rows in the engine's own type.
 
 A batch is cut into phases with a barrier between them. In a phase each row has one owner, who adds
 up its gradient in a fixed order; which thread that is does not matter, so any number of threads
-gives the same bits. The pairs of a batch ("entries") are put in the order of their users first.
+gives the same bits. The pairs of a batch ("entries") are put in the order of their users first,
+and users taken a chunk at a time: what is gathered for them stays in the nearest cache.
 """
 
 import math
@@ -21,6 +22,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from unexposed.engine.lanes import fill, load, root, store, total, width
+
 F = TypeVar("F", bound=Callable[..., Any])
 cgutils: Any = numba.core.cgutils
 Array = Any  # of numbers, one-dimensional unless told otherwise
@@ -31,8 +34,8 @@ INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUAR
 )
 GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = range(6)
 
-AHEAD, FAR_AHEAD = 4, 8  # rows between the one worked on and the one asked of the memory
-BLOCK = 64  # terms of a long sum that one thread adds up; the parts are then added in order
+AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
+CHUNK = 32  # users that are taken together; the gradient on w is added up chunk by chunk
 MOST_EXPONENT = 300.0  # products of two e^±300 are finite; p is 0 or 1 in every digit long before
 
 
@@ -45,9 +48,14 @@ def jit(function: F) -> F:
     return _compiled(function, liberties={"reassoc", "contract", "nsz"})
 
 
+def jit_inline(function: F) -> F:
+    """The same, for what is too short to be called: a call hands over each array in seven parts."""
+    return _compiled(function, liberties={"reassoc", "contract", "nsz"}, forceinline=True)
+
+
 def jit_as_written(function: F) -> F:
     """The same, for arithmetic whose order must be kept."""
-    return _compiled(function, liberties={"contract"})
+    return _compiled(function, liberties={"contract"}, forceinline=True)
 
 
 def jit_entry(function: F) -> F:
@@ -56,13 +64,16 @@ def jit_entry(function: F) -> F:
     return _compiled(function, liberties=liberties, inner=False)
 
 
-def _compiled(function: F, *, liberties: set[str], inner: bool = True) -> F:
+def _compiled(
+    function: F, *, liberties: set[str], inner: bool = True, forceinline: bool = False
+) -> F:
     njit: Any = numba.njit
     return njit(
         nogil=True,
         cache=not inner,
         error_model="numpy",
         fastmath=liberties,
+        forceinline=forceinline,
         no_cpython_wrapper=inner,  # half of the time that compilation takes
         no_cfunc_wrapper=True,
         _nrt=False,  # no reference counts, for which threads would contend: nothing is allocated
@@ -77,11 +88,11 @@ class Model(NamedTuple):
     items: Array  # ω_i
     seers: Array  # e_u
     gate: Array  # w, then b in a row of its own
-    user_power: Array  # two for each row: β₁ and β₂ to the power of its count of steps
-    item_power: Array
-    seer_power: Array
-    gate_power: Array
-    rates: Array  # of ω, as `adam_rates` gives them
+    user_count: Array  # the steps that each row has taken
+    item_count: Array
+    seer_count: Array
+    gate_count: Array
+    rates: Array  # of ω, as `cpu.adam_rates` gives them
     exposure_rates: Array  # of e
     gate_rates: Array  # of w and b
     exposure: Array  # (n_users or 1, n_items): m, or the θ of the gate
@@ -121,6 +132,7 @@ class Plan(NamedTuple):
     entry_item_place: Array
     entry_click: Array
     entry_weight: Array
+    entry_exposure: Array  # m as given, or θ
     n_users: Array
     user_rows: Array  # the users of the batch
     user_start: Array  # where the entries of each begin
@@ -131,12 +143,11 @@ class Plan(NamedTuple):
     item_entries: Array  # the entries of each item
     item_share: Array
     user_group: Array  # the user's group of validation pairs, −1 without
+    n_guided: Array
+    guided: Array  # the users of the batch that have a group
     item_group: Array
-    block_start: Array  # the first block of each item of the batch
-    block_item: Array  # the validation number of the block's item
-    block_begin: Array  # the validation pairs of a block
-    block_end: Array
-    block_share: Array
+    pairs_before: Array  # validation pairs whose slope is needed for the items before this one
+    look_share: Array  # the items that each thread owns while these are looked at
 
 
 class Work(NamedTuple):
@@ -149,17 +160,20 @@ class Work(NamedTuple):
     slope: Array  # ∂L/∂x, in the type of the rows
     along: Array  # gᵤᵀωᵢ + gᵢᵀωᵤ
     direct: Array  # ∂L/∂m that does not go through ω′
-    gate_slope: Array  # the gradient on wᵀωᵢ + b
+    gate_slope: Array  # the gradient on wᵀωᵢ + b, in the type of the rows
     loss: Array
+    open: Array  # r of each entry's item
+    shut: Array  # 1 − r
     gate_open: Array  # r of each item of the batch
-    gate_shut: Array  # 1 − r
-    item_slope: Array
-    on_users: Array  # a gradient for each user of the batch
-    blocks: Array  # partial sums of g_i
-    gate_blocks: Array  # partial sums of the gradient on w
-    gate_block_slope: Array  # and on b
-    own: Array  # a row for each thread
-    own_slope: Array  # (threads, BLOCK): slopes of the validation pairs that a thread is at
+    gate_shut: Array
+    on_users: Array  # a row for each user of the batch: g_u, then ω_u as it was before its step
+    on_items: Array  # g_i of each item of the batch
+    gate: Array  # (threads, …): every thread takes the same steps on a copy of w and b
+    gate_count: Array
+    gate_chunks: Array  # sums of the gradient on w, one for each chunk of users
+    gate_chunk_slope: Array  # and on b
+    own: Array  # (threads, dim)
+    own_slope: Array  # (threads, pairs): slopes of the validation pairs that a thread is at
     own_logit: Array
     place_users: Array  # (threads, n_users): −1 everywhere between uses
     place_items: Array
@@ -252,8 +266,8 @@ def _ask_for_line(typing_context: Any, array: Any, index: Any) -> Any:
             ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
             "llvm.prefetch.p0",
         )
-        read, keep, data = (ir.Constant(number, c) for c in (0, 3, 1))
-        builder.call(prefetch, [builder.bitcast(pointer, byte), read, keep, data])
+        read, second_cache, data = (ir.Constant(number, c) for c in (0, 2, 1))
+        builder.call(prefetch, [builder.bitcast(pointer, byte), read, second_cache, data])
         return context.get_dummy_value()
 
     return types.none(array, types.intp), generate
@@ -263,67 +277,67 @@ _prefetch: Any = intrinsic(_ask_for_line)
 
 
 # Rows ----------------------------------------------------------------------------------------
-# Offsets are unsigned: no check for negative ones, so the loops become vector instructions.
+# Lengths are whole vectors; offsets unsigned, so that no loop checks for negative ones.
 
 
-@jit
+@jit_inline
 def dot(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
     at_, other_ = np.uint64(at), np.uint64(other)
-    total = left.dtype.type(0)
-    for k in range(np.uint64(dim)):
-        total += left[at_ + k] * right[other_ + k]
-    return total
+    sums = load(left, at_) * load(right, other_)
+    for k in range(width(left), np.uint64(dim), width(left)):
+        sums = sums + load(left, at_ + k) * load(right, other_ + k)
+    return total(sums)
 
 
-@jit
+@jit_inline
 def dot_two(left: Array, also: Array, at: int, right: Array, other: int, dim: int) -> Any:
     """The same row of two tables times a row of a third."""
     at_, other_ = np.uint64(at), np.uint64(other)
-    first, second = left.dtype.type(0), left.dtype.type(0)
-    for k in range(np.uint64(dim)):
-        first += left[at_ + k] * right[other_ + k]
-        second += also[at_ + k] * right[other_ + k]
-    return first, second
+    row = load(right, other_)
+    first, second = load(left, at_) * row, load(also, at_) * row
+    for k in range(width(left), np.uint64(dim), width(left)):
+        row = load(right, other_ + k)
+        first = first + load(left, at_ + k) * row
+        second = second + load(also, at_ + k) * row
+    return total(first), total(second)
 
 
-@jit
+@jit_inline
 def fetch(table: Array, at: int, length: int) -> None:
     """Have a stretch of a table on its way from memory while other rows are worked on."""
-    k = at
+    k: Any = at
     while k < at + length:
         _prefetch(table, k)
-        k += 64 // table.itemsize
+        k += np.int64(2 * width(table))  # a cache line
 
 
-@jit
-def fetch_record(table: Array, power: Array, row: int, dim: int) -> None:
+@jit_inline
+def fetch_record(table: Array, count: Array, row: int, dim: int) -> None:
     """The same for a row with its moments and its count."""
-    _prefetch(power, 2 * row)
+    _prefetch(count, row)
     fetch(table, 3 * dim * row, 3 * dim)
 
 
-@jit
+@jit_inline
 def put(target: Array, at: int, source: Array, other: int, dim: int) -> None:
     at_, other_ = np.uint64(at), np.uint64(other)
-    for k in range(np.uint64(dim)):
-        target[at_ + k] = source[other_ + k]
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, load(source, other_ + k))
 
 
-@jit
+@jit_inline
 def put_zero(target: Array, at: int, dim: int) -> None:
-    at_ = np.uint64(at)
-    for k in range(np.uint64(dim)):
-        target[at_ + k] = 0
+    nothing = fill(target, target.dtype.type(0))
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, np.uint64(at) + k, nothing)
 
 
-@jit
-def put_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
-    at_, other_ = np.uint64(at), np.uint64(other)
-    for k in range(np.uint64(dim)):
-        target[at_ + k] = scale * source[other_ + k]
+@jit_inline
+def add_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
+    put_sum(target, at, target, at, source, other, scale, dim)
 
 
-@jit
+@jit_inline
 def put_sum(
     target: Array,
     at: int,
@@ -335,55 +349,79 @@ def put_sum(
     dim: int,
 ) -> None:
     at_, base_, other_ = np.uint64(at), np.uint64(base_at), np.uint64(other)
-    for k in range(np.uint64(dim)):
-        target[at_ + k] = base[base_ + k] + scale * source[other_ + k]
+    by = fill(target, scale)
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, load(base, base_ + k) + by * load(source, other_ + k))
 
 
-@jit
-def add_four(
-    target: Array, at: int, source: Array, rows: Array, first: int, scale: Array, j: int, dim: int
-) -> None:
-    """Add four scaled rows at once, which spares the target three ways to memory."""
-    at_ = np.uint64(at)
-    a, b = np.uint64(dim * rows[first]), np.uint64(dim * rows[first + 1])
-    c, d = np.uint64(dim * rows[first + 2]), np.uint64(dim * rows[first + 3])
-    by_a, by_b, by_c, by_d = scale[j], scale[j + 1], scale[j + 2], scale[j + 3]
-    for k in range(np.uint64(dim)):
-        target[at_ + k] += (by_a * source[a + k] + by_b * source[b + k]) + (
-            by_c * source[c + k] + by_d * source[d + k]
-        )
-
-
-@jit
-def add_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
+@jit_inline
+def put_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
     at_, other_ = np.uint64(at), np.uint64(other)
-    for k in range(np.uint64(dim)):
-        target[at_ + k] += scale * source[other_ + k]
+    by = fill(target, scale)
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, by * load(source, other_ + k))
 
 
-@jit
-def adam(
-    table: Array, power: Array, row: int, gradient: Array, at: int, rates: Array, dim: int
+@jit_inline
+def sum_up(
+    target: Array,
+    at: int,
+    source: Array,
+    stride: int,
+    rows: Array,
+    scale: Array,
+    begin: int,
+    end: int,
+    dim: int,
 ) -> None:
-    """Move a row against its gradient, as `engine/adam.py` has it."""
-    power[2 * row] *= rates[2]
-    power[2 * row + 1] *= rates[4]
+    """target = Σ scale[k]·source[rows[k]] over the entries k of a user, of which there are some."""
+    put_scaled(target, at, source, stride * rows[begin], scale[begin], dim)
+    for k in range(begin + 1, end):
+        add_scaled(target, at, source, stride * rows[k], scale[k], dim)
+
+
+@jit_inline
+def adam(
+    table: Array,
+    count: Array,
+    row: int,
+    gradient: Array,
+    at: int,
+    scale: Any,
+    rates: Array,
+    dim: int,
+) -> None:
+    """Move a row against scale·gradient, as `engine/adam.py` has it."""
+    n = min(count[row] + 1, (len(rates) - FIXED_RATES) // 2 - 1)
+    count[row] = n
     real = table.dtype.type
-    step = real(rates[0] / (1 - power[2 * row]))
-    root = real(1 / math.sqrt(1 - power[2 * row + 1]))
-    decay, beta1, rest1 = real(rates[1]), real(rates[2]), real(rates[3])
-    beta2, rest2, epsilon = real(rates[4]), real(rates[5]), real(rates[6])
-    at_ = np.uint64(at)
+    step = fill(table, real(rates[0] * rates[FIXED_RATES + 2 * n]))
+    correction = fill(table, real(rates[FIXED_RATES + 2 * n + 1]))
+    decay, beta1, rest1 = (
+        fill(table, real(rates[1])),
+        fill(table, real(rates[2])),
+        fill(table, real(rates[3])),
+    )
+    beta2, rest2, epsilon = (
+        fill(table, real(rates[4])),
+        fill(table, real(rates[5])),
+        fill(table, real(rates[6])),
+    )
+    by, at_ = fill(table, real(scale)), np.uint64(at)
     value = np.uint64(3 * dim * row)
     first = value + np.uint64(dim)
     second = first + np.uint64(dim)
-    for k in range(np.uint64(dim)):
-        slope = gradient[at_ + k] + decay * table[value + k]
-        mean = beta1 * table[first + k] + rest1 * slope
-        square = beta2 * table[second + k] + rest2 * slope * slope
-        table[first + k] = mean
-        table[second + k] = square
-        table[value + k] -= step * mean / (math.sqrt(square) * root + epsilon)
+    for k in range(np.uint64(0), np.uint64(dim), width(table)):
+        old = load(table, value + k)
+        slope = by * load(gradient, at_ + k) + decay * old
+        mean = beta1 * load(table, first + k) + rest1 * slope
+        square = beta2 * load(table, second + k) + rest2 * slope * slope
+        store(table, first + k, mean)
+        store(table, second + k, square)
+        store(table, value + k, old - step * mean / (root(square) * correction + epsilon))
+
+
+FIXED_RATES = 7  # before the corrections, two for each count of steps
 
 
 # Numbers of a pair ----------------------------------------------------------------------------
@@ -422,7 +460,35 @@ ROUNDING = 1.5 * 2.0**52
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in range(2, 14))
 
 
-@jit
+@jit_as_written
+def logarithm(x: float) -> float:
+    """log x of a positive x, as `exponential` is made; NaN stays NaN.
+
+    x = 2ⁿ·y with y in [√½, √2); log y = 2·artanh s = 2·(s + s³/3 + …), s = (y − 1)/(y + 1).
+    """
+    bits = np.float64(x).view(np.int64) - ROOT_HALF_BITS
+    n = float(bits >> np.int64(52))
+    y = np.int64((bits & MANTISSA) + ROOT_HALF_BITS).view(np.float64)
+    s = (y - 1.0) / (y + 1.0)
+    square = s * s
+    series = 1 / 21
+    series = series * square + 1 / 19
+    series = series * square + 1 / 17
+    series = series * square + 1 / 15
+    series = series * square + 1 / 13
+    series = series * square + 1 / 11
+    series = series * square + 1 / 9
+    series = series * square + 1 / 7
+    series = series * square + 1 / 5
+    series = series * square + 1 / 3
+    return n * LOG_2 + 2 * (s + s * square * series) + (x - x)
+
+
+ROOT_HALF_BITS = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))
+MANTISSA = np.int64(2**52 - 1)
+
+
+@jit_inline
 def odds_against(logit: Any) -> float:
     """t = e⁻ˣ = (1 − p)/p."""
     return exponential(-max(-MOST_EXPONENT, min(MOST_EXPONENT, float(logit))))
@@ -434,13 +500,13 @@ def all_odds_against(logit: Array, odds: Array, begin: int, end: int) -> None:
         odds[k] = odds_against(logit[k])
 
 
-@jit
+@jit_inline
 def low_variance_slope(t: float, click: Any, m: float, q: float) -> float:
     """`losses.low_variance_gradient`: −(1 − p) for a click, mp(1 − p)/(1 − mp) without one."""
     return t / (1 + t) * (-1.0 if click > 0 else m / (q + t))
 
 
-@jit
+@jit_inline
 def low_variance_exposure_slope(t: float, click: Any, m: float, q: float) -> float:
     """`losses.low_variance_exposure_gradient`: −1/m for a click, p/(1 − mp) without one."""
     if click > 0:
@@ -448,7 +514,7 @@ def low_variance_exposure_slope(t: float, click: Any, m: float, q: float) -> flo
     return 1 / (q + t)
 
 
-@jit
+@jit_inline
 def low_variance_cross_slope(t: float, click: Any, q: float) -> float:
     """`losses.low_variance_cross_gradient`: 0 for a click, p(1 − p)/(1 − mp)² without one."""
     if click > 0:
@@ -456,13 +522,13 @@ def low_variance_cross_slope(t: float, click: Any, q: float) -> float:
     return t / (q + t) / (q + t)
 
 
-@jit
+@jit_inline
 def low_variance_value(t: float, click: Any, m: float, q: float) -> float:
     """`losses.low_variance`: −log(mp) for a click, −log(1 − mp) without one."""
-    return -math.log((m if click > 0 else q + t) / (1 + t))
+    return -logarithm((m if click > 0 else q + t) / (1 + t))
 
 
-@jit
+@jit_inline
 def value_and_slope(loss: int, logit: float, t: float, click: Any, m: float) -> tuple[float, float]:
     """L and ∂L/∂x of one pair, as in `losses.LOSSES`, where the exposure is given."""
     q = 1 - m
@@ -475,7 +541,7 @@ def value_and_slope(loss: int, logit: float, t: float, click: Any, m: float) -> 
     weight = click / m
     slope = (1 - weight) * p - weight * not_p  # p − c/m
     if loss == INVERSE_PROPENSITY:
-        return (1 - weight) * logit - math.log(p), slope  # log(1 − p) = log p − x
+        return (1 - weight) * logit - logarithm(p), slope  # log(1 − p) = log p − x
     return weight * not_p * not_p + (1 - weight) * p * p, 2 * p * not_p * slope
 
 
@@ -487,7 +553,7 @@ def slopes_if_shown(logit: Array, slope: Array, scale: float, n: int) -> None:
         slope[k] = scale * (-t if slope[k] > 0 else 1.0) / (1 + t)
 
 
-@jit
+@jit_inline
 def gated(open_: float, shut: float, seen_odds: float, popularity: float) -> tuple[float, float]:
     """m and 1 − m of `exposure.gated`: r·s + (1 − r)·θ and r·(1 − s) + (1 − r)·(1 − θ)."""
     seen = 1 / (1 + seen_odds)
@@ -499,32 +565,53 @@ def gated(open_: float, shut: float, seen_odds: float, popularity: float) -> tup
 
 
 @jit
-def group(keys: Array, n: int, place: Array, rows: Array, start: Array, order: Array) -> int:
+def group(
+    keys: Array, n: int, place: Array, rows: Array, start: Array, number: Array, order: Array
+) -> int:
     """Positions by key, keys in the order they first come; how many keys there are.
 
     `place`, −1 for every key before, says afterwards where each key's group is.
     """
+    n_rows = count_rows(keys, n, 1, place, rows, start, number)
+    put_in_order(number, n, start, order)
+    return n_rows
+
+
+@jit_inline
+def count_rows(
+    keys: Array, n: int, each: int, place: Array, rows: Array, start: Array, number: Array
+) -> int:
+    """Number the keys as they first come; how many there are.
+
+    Key g, of `each` entries every time it comes, gets its entries from start[g + 1] on. They are
+    handed out from there, so that in the end they lie between start[g] and start[g + 1].
+    """
     n_rows = 0
-    start[0] = 0
+    start[0] = start[1] = 0
     for k in range(n):
-        _prefetch(place, keys[min(k + 2 * FAR_AHEAD, n - 1)])
+        _prefetch(place, keys[min(k + FAR_AHEAD, n - 1)])
         key = keys[k]
-        if place[key] < 0:
-            place[key] = n_rows
-            rows[n_rows] = key
+        g = place[key]
+        if g < 0:
+            g = n_rows
+            place[key] = g
+            rows[g] = key
+            start[g + 2] = 0
             n_rows += 1
-            start[n_rows] = 0
-        start[place[key] + 1] += 1
+        number[k] = g
+        start[g + 2] += each
     for g in range(n_rows):
-        start[g + 1] += start[g]
+        start[g + 2] += start[g + 1]
+    return n_rows
+
+
+@jit_inline
+def put_in_order(number: Array, n: int, start: Array, order: Array) -> None:
+    """The positions of each number, one after the other."""
     for k in range(n):
-        g = place[keys[k]]
+        g = number[k] + 1
         order[start[g]] = k
         start[g] += 1
-    for g in range(n_rows, 0, -1):
-        start[g] = start[g - 1]
-    start[0] = 0
-    return n_rows
 
 
 @jit
@@ -534,16 +621,19 @@ def forget(place: Array, rows: Array, n_rows: int) -> None:
 
 
 @jit
-def share_out(start: Array, n_rows: int, row_cost: int, share: Array) -> None:
-    """Cut rows into one run for each thread, of about equal cost: that of a row and its terms."""
+def share_out(start: Array, n_rows: int, row_cost: int, unit: int, share: Array) -> None:
+    """Cut rows into one run for each thread, of about equal cost: that of a row and its terms.
+
+    Runs begin at multiples of `unit`.
+    """
     n_threads = len(share) - 1
-    total = row_cost * n_rows + start[n_rows] - start[0]
+    total_cost = row_cost * n_rows + start[n_rows]
     row = 0
     for thread in range(n_threads):
-        share[thread] = row
-        goal = total * (thread + 1) // n_threads
-        while row < n_rows and row_cost * row + start[row] - start[0] < goal:
-            row += 1
+        share[thread] = min(row, n_rows)
+        goal = total_cost * (thread + 1) // n_threads
+        while row < n_rows and row_cost * row + start[row] < goal:
+            row += unit
     share[n_threads] = n_rows
 
 
@@ -561,6 +651,7 @@ def lay_out(
     negatives: Array,
     click: Array,
     weight: Array,
+    exposure: Array,
 ) -> None:
     """Put the pairs of batch b in the order of their users, and find the entries of each item.
 
@@ -568,69 +659,86 @@ def lay_out(
     """
     pairwise = len(negatives) > 0
     each = 2 if pairwise else 1
-    n = each * len(users)
-    keys, order = work.keys[thread], work.order[thread]
-    for k in range(n):
-        keys[k] = users[k // each]
-    place = work.place_users[thread]
+    n = len(users)
+    number, place = work.order[thread], work.place_users[thread]
     user_rows, user_start = plan.user_rows[b], plan.user_start[b]
-    n_users = group(keys, n, place, user_rows, user_start, order)
+    n_users = count_rows(users, n, each, place, user_rows, user_start, number)
+    forget(place, user_rows, n_users)
     entry_user, entry_item = plan.entry_user[b], plan.entry_item[b]
     entry_user_place, entry_item_place = plan.entry_user_place[b], plan.entry_item_place[b]
-    entry_click, entry_weight = plan.entry_click[b], plan.entry_weight[b]
+    by_user = 1 if len(exposure) > 1 else 0
     for k in range(n):
-        source = order[k]
-        entry_user[k] = keys[source]
-        entry_user_place[k] = place[keys[source]]
+        g = number[k]
+        at = user_start[g + 1]
+        user_start[g + 1] = at + each
+        entry_user[at], entry_user_place[at], entry_item[at] = users[k], g, items[k]
         if pairwise:
-            drawn = source % 2 == 1
-            entry_item[k] = negatives[source // 2] if drawn else items[source // 2]
-            entry_click[k] = 0 if drawn else 1
-            entry_weight[k] = 1
+            entry_user[at + 1], entry_user_place[at + 1] = users[k], g
+            entry_item[at + 1] = negatives[k]
         else:
-            entry_item[k] = items[source]
-            entry_click[k] = click[source]
-            entry_weight[k] = weight[source]
-    forget(place, user_rows, n_users)
+            plan.entry_click[b, at], plan.entry_weight[b, at] = click[k], weight[k]
+            plan.entry_exposure[b, at] = exposure[by_user * users[k], items[k]]
     place = work.place_items[thread]
     item_rows, item_start = plan.item_rows[b], plan.item_start[b]
-    n_items = group(entry_item, n, place, item_rows, item_start, plan.item_entries[b])
-    for k in range(n):
-        entry_item_place[k] = place[entry_item[k]]
+    n_items = count_rows(entry_item, each * n, 1, place, item_rows, item_start, entry_item_place)
     forget(place, item_rows, n_items)
-    plan.n_entries[b], plan.n_users[b], plan.n_items[b] = n, n_users, n_items
-    share_out(user_start, n_users, ROW_COST, plan.user_share[b])
-    share_out(item_start, n_items, ROW_COST, plan.item_share[b])
+    put_in_order(entry_item_place, each * n, item_start, plan.item_entries[b])
+    plan.n_entries[b], plan.n_users[b], plan.n_items[b] = each * n, n_users, n_items
+    share_out(user_start, n_users, ROW_COST, CHUNK, plan.user_share[b])
+    share_out(item_start, n_items, ROW_COST, 1, plan.item_share[b])
 
 
 @jit
 def group_validation(
     validation: Validation, groups: Groups, row: int, first: int, n: int, work: Work, thread: int
-) -> tuple[int, int]:
+) -> None:
     """The n validation pairs from `first` on, round and round, by user and by item.
 
     The two `place` arrays are left filled: they say which group a user or an item has.
     """
     keys, order = work.keys[thread], work.order[thread]
-    total = len(validation.users)
-    rows = work.order[thread][n:]
+    in_all = len(validation.users)
+    rows, number = work.order[thread][n:], work.order[thread][2 * n :]
     for k in range(n):
-        keys[k] = validation.users[(first + k) % total]
+        keys[k] = validation.users[(first + k) % in_all]
     place = work.place_validation_users[thread]
-    n_users = group(keys, n, place, rows, groups.user_start[row], order)
+    group(keys, n, place, rows, groups.user_start[row], number, order)
     for k in range(n):
-        at = (first + order[k]) % total
+        at = (first + order[k]) % in_all
         groups.user_items[row, k] = validation.items[at]
         groups.user_relevant[row, k] = validation.relevant[at]
     for k in range(n):
-        keys[k] = validation.items[(first + k) % total]
+        keys[k] = validation.items[(first + k) % in_all]
     place = work.place_validation_items[thread]
-    n_items = group(keys, n, place, rows, groups.item_start[row], order)
+    group(keys, n, place, rows, groups.item_start[row], number, order)
     for k in range(n):
-        at = (first + order[k]) % total
+        at = (first + order[k]) % in_all
         groups.item_users[row, k] = validation.users[at]
         groups.item_relevant[row, k] = validation.relevant[at]
-    return n_users, n_items
+
+
+@jit
+def plan_validation(
+    plan: Plan,
+    b: int,
+    turn: int,
+    validation: Validation,
+    groups: Groups,
+    work: Work,
+    options: Options,
+    thread: int,
+) -> None:
+    size, in_all = options.validation_batch, len(validation.users)
+    if size == 0:  # grouped once, each user's and item's group being its number
+        find_validation(plan, b, validation, groups, 0, work, thread)
+        return
+    first = (turn * size) % in_all
+    group_validation(validation, groups, b, first, size, work, thread)
+    find_validation(plan, b, validation, groups, b, work, thread)
+    for k in range(size):
+        at = (first + k) % in_all
+        work.place_validation_users[thread, validation.users[at]] = -1
+        work.place_validation_items[thread, validation.items[at]] = -1
 
 
 @jit
@@ -642,27 +750,24 @@ def find_validation(
     g_i is only used at unclicked pairs (appendix B: a click has no hypergradient), so an item of
     which the batch has clicks alone needs none of its validation pairs.
     """
-    place = work.place_validation_users[thread]
+    place = work.place_validation_users[thread]  # its last one, for the number −1, is always −1
+    n_guided = 0
     for g in range(plan.n_users[b]):
-        number = validation.user_number[plan.user_rows[b, g]]
-        plan.user_group[b, g] = place[number] if number >= 0 else -1
+        found = place[validation.user_number[plan.user_rows[b, g]]]
+        plan.user_group[b, g] = found
+        plan.guided[b, n_guided] = g
+        n_guided += 1 if found >= 0 else 0
+    plan.n_guided[b] = n_guided
     place = work.place_validation_items[thread]
-    start = groups.item_start[row]
-    n_blocks = 0
-    for h in range(plan.n_items[b]):
-        number = validation.item_number[plan.item_rows[b, h]]
-        found = place[number] if number >= 0 else -1
+    start, n_items = groups.item_start[row], plan.n_items[b]
+    before = plan.pairs_before[b]
+    before[0] = 0
+    for h in range(n_items):
+        found = place[validation.item_number[plan.item_rows[b, h]]]
         plan.item_group[b, h] = found
-        plan.block_start[b, h] = n_blocks
-        if found < 0 or not _has_unclicked(plan, b, h):
-            continue
-        for begin in range(start[found], start[found + 1], BLOCK):
-            plan.block_item[b, n_blocks] = number
-            plan.block_begin[b, n_blocks] = begin
-            plan.block_end[b, n_blocks] = min(begin + BLOCK, start[found + 1])
-            n_blocks += 1
-    plan.block_start[b, plan.n_items[b]] = n_blocks
-    _share_blocks(plan.block_begin[b], plan.block_end[b], n_blocks, plan.block_share[b])
+        needed = found >= 0 and _has_unclicked(plan, b, h)
+        before[h + 1] = before[h] + (start[found + 1] - start[found] if needed else 0)
+    share_out(before, n_items, 1, 1, plan.look_share[b])
 
 
 @jit
@@ -673,106 +778,94 @@ def _has_unclicked(plan: Plan, b: int, h: int) -> bool:
     return False
 
 
-@jit
-def _share_blocks(begin: Array, end: Array, n_blocks: int, share: Array) -> None:
-    n_threads = len(share) - 1
-    total = 0
-    for j in range(n_blocks):
-        total += end[j] - begin[j]
-    j, done = 0, 0
-    for thread in range(n_threads):
-        share[thread] = j
-        while j < n_blocks and done < total * (thread + 1) // n_threads:
-            done += end[j] - begin[j]
-            j += 1
-    share[n_threads] = n_blocks
-
-
 # The phases of a batch ------------------------------------------------------------------------
 
 
 @jit
-def step_given(model: Model, plan: Plan, b: int, work: Work, options: Options, thread: int) -> None:
-    """The slope of every pair, and with it the gradient of every user."""
-    dim, users, items, slope = model.dim, model.users, model.items, work.slope
-    entry_item, entry_click = plan.entry_item[b], plan.entry_click[b]
-    entry_weight = plan.entry_weight[b]
-    exposure, by_user = model.exposure, 1 if len(model.exposure) > 1 else 0
-    user_start, n_entries = plan.user_start[b], plan.n_entries[b]
-    mean = 1.0 / n_entries
-    first, last = plan.user_share[b, thread], plan.user_share[b, thread + 1]
-    for g in range(first, last):
-        user = plan.user_rows[b, g]
-        fetch(users, 3 * dim * plan.user_rows[b, min(g + FAR_AHEAD, last - 1)], dim)
-        for k in range(user_start[g], user_start[g + 1]):
-            fetch(items, 3 * dim * entry_item[min(k + FAR_AHEAD, n_entries - 1)], dim)
-            work.logit[k] = dot(users, 3 * dim * user, items, 3 * dim * entry_item[k], dim)
-    all_odds_against(work.logit, work.odds, user_start[first], user_start[last])
-    for g in range(first, last):
-        user = plan.user_rows[b, g]
-        begin, end = user_start[g], user_start[g + 1]
-        for k in range(begin, end):
-            m = float(exposure[by_user * user, entry_item[k]])
-            click = entry_click[k]
-            loss, rise = value_and_slope(options.loss, work.logit[k], work.odds[k], click, m)
-            slope[k] = mean * entry_weight[k] * rise
-            work.loss[k] = mean * entry_weight[k] * loss
-        sum_up(work.on_users, dim * g, items, 3 * dim, entry_item, slope, begin, end, dim)
+def step_given(
+    model: Model,
+    plan: Plan,
+    b: int,
+    validation: Validation,
+    work: Work,
+    options: Options,
+    thread: int,
+) -> None:
+    """The slope of every pair where the exposure is given, and a step of every user."""
+    click, exposure, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
+    mean, stop = 1.0 / plan.n_entries[b], plan.user_share[b, thread + 1]
+    for first in range(plan.user_share[b, thread], stop, CHUNK):
+        last = min(first + CHUNK, stop)
+        begin, end = plan.user_start[b, first], plan.user_start[b, last]
+        find_logits(model, plan, b, work, first, last)
+        all_odds_against(work.logit, work.odds, begin, end)
+        for k in range(np.uint64(begin), np.uint64(end)):
+            loss, rise = value_and_slope(
+                options.loss, work.logit[k], work.odds[k], click[k], float(exposure[k])
+            )
+            work.slope[k] = mean * weight[k] * rise
+            work.loss[k] = mean * weight[k] * loss
+        step_users(model, plan, b, validation, work, False, first, last, thread)
 
 
 @jit
-def step_pairwise(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """`losses.pairwise` and its gradient: entries 2j and 2j + 1 are a triple's two items."""
-    dim, users, items, slope = model.dim, model.users, model.items, work.slope
-    entry_item, user_start = plan.entry_item[b], plan.user_start[b]
-    mean = 2.0 / plan.n_entries[b]
-    last = plan.user_share[b, thread + 1]
-    for g in range(plan.user_share[b, thread], last):
-        user = plan.user_rows[b, g]
-        fetch(users, 3 * dim * plan.user_rows[b, min(g + FAR_AHEAD, last - 1)], dim)
-        begin, end = user_start[g], user_start[g + 1]
+def step_pairwise(
+    model: Model, plan: Plan, b: int, validation: Validation, work: Work, thread: int
+) -> None:
+    """`losses.pairwise`, and a step of every user: entries 2j and 2j + 1 are a triple's items."""
+    logit, odds, slope = work.logit, work.odds, work.slope
+    mean, stop = 2.0 / plan.n_entries[b], plan.user_share[b, thread + 1]
+    for first in range(plan.user_share[b, thread], stop, CHUNK):
+        last = min(first + CHUNK, stop)
+        begin, end = plan.user_start[b, first], plan.user_start[b, last]
+        find_logits(model, plan, b, work, first, last)
         for k in range(begin, end, 2):
-            clicked = dot(users, 3 * dim * user, items, 3 * dim * entry_item[k], dim)
-            drawn = dot(users, 3 * dim * user, items, 3 * dim * entry_item[k + 1], dim)
-            t = odds_against(clicked - drawn)
+            logit[begin + (k - begin) // 2] = logit[k] - logit[k + 1]
+        all_odds_against(logit, odds, begin, begin + (end - begin) // 2)
+        for k in range(begin, end, 2):
+            t = odds[begin + (k - begin) // 2]
             slope[k] = -mean * t / (1 + t)
             slope[k + 1] = -slope[k]
-            work.loss[k] = mean * math.log1p(t)
+            work.loss[k] = mean * logarithm(1 + t)
             work.loss[k + 1] = 0
-        sum_up(work.on_users, dim * g, items, 3 * dim, entry_item, slope, begin, end, dim)
+        step_users(model, plan, b, validation, work, False, first, last, thread)
 
 
 @jit
-def sum_up(
-    target: Array,
-    at: int,
-    source: Array,
-    stride: int,
-    rows: Array,
-    scale: Array,
-    begin: int,
-    end: int,
-    dim: int,
-) -> None:
-    """target = Σ scale[k]·source[rows[k]] over the entries k of a user, of which there are some."""
-    put_scaled(target, at, source, stride * rows[begin], scale[begin], dim)
-    for k in range(begin + 1, end):
-        add_scaled(target, at, source, stride * rows[k], scale[k], dim)
+def find_logits(model: Model, plan: Plan, b: int, work: Work, first: int, last: int) -> None:
+    """x of every pair of some users."""
+    dim, users, items = model.dim, model.users, model.items
+    entry_item, user_rows, user_start = plan.entry_item[b], plan.user_rows[b], plan.user_start[b]
+    last_user, last_entry = plan.n_users[b] - 1, plan.n_entries[b] - 1
+    for g in range(first, last):
+        user = 3 * dim * user_rows[g]
+        fetch_record(users, model.user_count, user_rows[min(g + FAR_AHEAD, last_user)], dim)
+        for k in range(user_start[g], user_start[g + 1]):
+            fetch(items, 3 * dim * entry_item[min(k + FAR_AHEAD, last_entry)], dim)
+            work.logit[k] = dot(users, user, items, 3 * dim * entry_item[k], dim)
 
 
 @jit
 def open_gates(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
     """r = σ(wᵀωᵢ + b) of every item of the batch, and 1 − r."""
-    dim = model.dim
-    bias = model.gate[3 * dim]
+    dim, gate = model.dim, work.gate[thread]
     first, last = plan.item_share[b, thread], plan.item_share[b, thread + 1]
     for h in range(first, last):
-        logit = dot(model.gate, 0, model.items, 3 * dim * plan.item_rows[b, h], dim) + bias
-        work.gate_open[h] = logit
+        logit = dot(gate, 0, model.items, 3 * dim * plan.item_rows[b, h], dim)
+        work.gate_open[h] = logit + gate[3 * dim]
     for h in range(np.uint64(first), np.uint64(last)):
         t = odds_against(work.gate_open[h])
         work.gate_open[h] = 1 / (1 + t)
         work.gate_shut[h] = t / (1 + t)
+
+
+@jit
+def gather_gates(plan: Plan, b: int, work: Work, begin: int, end: int) -> None:
+    """The gate of every entry's item."""
+    entry_place = plan.entry_item_place[b]
+    for k in range(begin, end):
+        work.open[k] = work.gate_open[entry_place[k]]
+        work.shut[k] = work.gate_shut[entry_place[k]]
 
 
 @jit
@@ -787,57 +880,59 @@ def look_at_users(
 ) -> None:
     """The logits of every pair; ω′_u = ω_u − η·Σ weight·∂L2/∂x·ω_i where it is needed."""
     dim, users, items, seers = model.dim, model.users, model.items, model.seers
-    strategy = options.strategy
-    entry_item, entry_place = plan.entry_item[b], plan.entry_item_place[b]
-    entry_click, entry_weight = plan.entry_click[b], plan.entry_weight[b]
-    user_start, slope, n_entries = plan.user_start[b], work.slope, plan.n_entries[b]
-    ahead = strategy in (BILEVEL, BILEVEL_ON_BATCH)
-    first, last = plan.user_share[b, thread], plan.user_share[b, thread + 1]
-    for g in range(first, last):
-        user, soon = plan.user_rows[b, g], plan.user_rows[b, min(g + FAR_AHEAD, last - 1)]
-        fetch(users, 3 * dim * soon, dim)
-        fetch(seers, 3 * dim * soon, dim)
-        for k in range(user_start[g], user_start[g + 1]):
-            fetch(items, 3 * dim * entry_item[min(k + FAR_AHEAD, n_entries - 1)], dim)
-            logits = dot_two(users, seers, 3 * dim * user, items, 3 * dim * entry_item[k], dim)
-            work.logit[k] = logits[0]
-            work.seen_logit[k] = logits[1] + options.offset
-            work.along[k] = 0
-            work.direct[k] = 0
-    all_odds_against(work.logit, work.odds, user_start[first], user_start[last])
-    all_odds_against(work.seen_logit, work.seen_odds, user_start[first], user_start[last])
-    if strategy == FROZEN:
-        return
-    for g in range(first, last):
-        user = plan.user_rows[b, g]
-        soon = min(g + FAR_AHEAD, last - 1)
-        if strategy == BILEVEL and plan.user_group[b, soon] >= 0:
-            number = validation.user_number[plan.user_rows[b, soon]]
-            fetch(model.ahead_users, dim * number, dim)
-        begin, end = user_start[g], user_start[g + 1]
-        for k in range(begin, end):
-            h, t = entry_place[k], work.odds[k]
-            popularity = float(model.exposure[0, entry_item[k]])
-            m, q = gated(work.gate_open[h], work.gate_shut[h], work.seen_odds[k], popularity)
-            if ahead:
-                rise = entry_weight[k] * low_variance_slope(t, entry_click[k], m, q)
-                slope[k] = -options.lookahead * rise
-            else:
-                rise = low_variance_exposure_slope(t, entry_click[k], m, q)
-                work.direct[k] = entry_weight[k] * rise
-        at = -1
-        if strategy == BILEVEL_ON_BATCH:
-            at = g
-        elif strategy == BILEVEL and plan.user_group[b, g] >= 0:
-            at = validation.user_number[user]
-        if at >= 0:
-            row = 3 * dim * entry_item[begin]
-            put_sum(
-                model.ahead_users, dim * at, users, 3 * dim * user, items, row, slope[begin], dim
-            )
-            for k in range(begin + 1, end):
-                row = 3 * dim * entry_item[k]
-                add_scaled(model.ahead_users, dim * at, items, row, slope[k], dim)
+    entry_item, user_rows, user_start = plan.entry_item[b], plan.user_rows[b], plan.user_start[b]
+    last_user, last_entry = plan.n_users[b] - 1, plan.n_entries[b] - 1
+    stop = plan.user_share[b, thread + 1]
+    for first in range(plan.user_share[b, thread], stop, CHUNK):
+        last = min(first + CHUNK, stop)
+        begin, end = user_start[first], user_start[last]
+        for g in range(first, last):
+            user, soon = 3 * dim * user_rows[g], 3 * dim * user_rows[min(g + FAR_AHEAD, last_user)]
+            fetch(users, soon, dim)
+            fetch(seers, soon, dim)
+            for k in range(user_start[g], user_start[g + 1]):
+                fetch(items, 3 * dim * entry_item[min(k + FAR_AHEAD, last_entry)], dim)
+                logits = dot_two(users, seers, user, items, 3 * dim * entry_item[k], dim)
+                work.logit[k] = logits[0]
+                work.seen_logit[k] = logits[1] + options.offset
+        all_odds_against(work.logit, work.odds, begin, end)
+        all_odds_against(work.seen_logit, work.seen_odds, begin, end)
+        if options.strategy == FROZEN:
+            continue
+        gather_gates(plan, b, work, begin, end)
+        if options.strategy in (BILEVEL, BILEVEL_ON_BATCH):
+            look_ahead(plan, b, work, options.lookahead, begin, end)
+            for g in range(first, last):
+                at = g
+                if options.strategy == BILEVEL:
+                    if plan.user_group[b, g] < 0:
+                        continue
+                    at = validation.user_number[user_rows[g]]
+                put(model.ahead_users, dim * at, users, 3 * dim * user_rows[g], dim)
+                for k in range(user_start[g], user_start[g + 1]):
+                    row = 3 * dim * entry_item[k]
+                    add_scaled(model.ahead_users, dim * at, items, row, work.slope[k], dim)
+        else:
+            look_straight(plan, b, work, begin, end)
+
+
+@jit
+def look_ahead(plan: Plan, b: int, work: Work, lookahead: float, begin: int, end: int) -> None:
+    """−η·weight·∂L2/∂x of some entries: how much of its other row each end moves ahead by."""
+    click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
+    for k in range(np.uint64(begin), np.uint64(end)):
+        m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+        work.slope[k] = -lookahead * weight[k] * low_variance_slope(work.odds[k], click[k], m, q)
+        work.direct[k] = 0
+
+
+@jit
+def look_straight(plan: Plan, b: int, work: Work, begin: int, end: int) -> None:
+    """weight·∂L2/∂m of some entries, at ω itself."""
+    click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
+    for k in range(np.uint64(begin), np.uint64(end)):
+        m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+        work.direct[k] = weight[k] * low_variance_exposure_slope(work.odds[k], click[k], m, q)
 
 
 @jit
@@ -853,7 +948,9 @@ def look_at_items(
     """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
     dim, users, slope = model.dim, model.users, work.slope
     item_entries, entry_user = plan.item_entries[b], plan.entry_user[b]
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+    last_entry = plan.n_entries[b] - 1
+    share = plan.look_share[b] if options.strategy == BILEVEL else plan.item_share[b]
+    for h in range(share[thread], share[thread + 1]):
         item = plan.item_rows[b, h]
         at = h
         if options.strategy == BILEVEL:
@@ -862,41 +959,63 @@ def look_at_items(
             at = validation.item_number[item]
         put(model.ahead_items, dim * at, model.items, 3 * dim * item, dim)
         for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
+            fetch(users, 3 * dim * entry_user[item_entries[min(j + FAR_AHEAD, last_entry)]], dim)
             k = item_entries[j]
             row = 3 * dim * entry_user[k]
             add_scaled(model.ahead_items, dim * at, users, row, slope[k], dim)
 
 
 @jit
-def validate_blocks(
+def validate_items(
     model: Model,
     plan: Plan,
     b: int,
+    validation: Validation,
     groups: Groups,
     row: int,
-    scale: float,
     work: Work,
     thread: int,
 ) -> None:
-    """Parts of g_i = ∂L_val/∂ω_i at ω′: sums of (p − relevant)·ω′_u over validation pairs of i."""
+    """g_i = ∂L_val/∂ω_i at ω′, Σ (p − relevant)·ω′_u over its validation pairs."""
     dim, users, items = model.dim, model.ahead_users, model.ahead_items
     item_users, item_relevant = groups.item_users[row], groups.item_relevant[row]
     own, logit = work.own_slope[thread], work.own_logit[thread]
-    last_pair = len(item_users) - 1
-    for j in range(plan.block_share[b, thread], plan.block_share[b, thread + 1]):
-        begin, end = plan.block_begin[b, j], plan.block_end[b, j]
-        item = dim * plan.block_item[b, j]
-        for k in range(begin, end):
-            fetch(users, dim * item_users[min(k + FAR_AHEAD, last_pair)], dim)
-            logit[k - begin] = dot(users, dim * item_users[k], items, item, dim)
-            own[k - begin] = 1 if item_relevant[k] else 0
-        slopes_if_shown(logit, own, scale, end - begin)
-        put_zero(work.blocks, dim * j, dim)
-        fours = begin + (end - begin) // 4 * 4
-        for k in range(begin, fours, 4):
-            add_four(work.blocks, dim * j, users, item_users, k, own, k - begin, dim)
-        for k in range(fours, end):
-            add_scaled(work.blocks, dim * j, users, dim * item_users[k], own[k - begin], dim)
+    before, last_pair = plan.pairs_before[b], len(item_users) - 1
+    h, stop = plan.look_share[b, thread], plan.look_share[b, thread + 1]
+    while h < stop:
+        first, n = h, 0
+        while h < stop and n < PAIRS_AT_ONCE:
+            pairs = before[h + 1] - before[h]
+            if pairs > 0:
+                item = dim * validation.item_number[plan.item_rows[b, h]]
+                begin = groups.item_start[row, plan.item_group[b, h]]
+                for k in range(begin, begin + pairs):
+                    fetch(users, dim * item_users[min(k + FAR_AHEAD, last_pair)], dim)
+                    logit[n] = dot(users, dim * item_users[k], items, item, dim)
+                    own[n] = 1 if item_relevant[k] else 0
+                    n += 1
+            h += 1
+        slopes_if_shown(logit, own, validation.scale, n)
+        n = 0
+        for i in range(first, h):
+            pairs = before[i + 1] - before[i]
+            if pairs > 0:
+                begin = groups.item_start[row, plan.item_group[b, i]]
+                sum_up(
+                    work.on_items,
+                    dim * i,
+                    users,
+                    dim,
+                    item_users[begin:],
+                    own[n:],
+                    0,
+                    pairs,
+                    dim,
+                )
+                n += pairs
+
+
+PAIRS_AT_ONCE = 96  # validation pairs whose rows stay in the nearest cache
 
 
 @jit
@@ -915,47 +1034,28 @@ def validate_users(
     user_items, user_relevant = groups.user_items[row], groups.user_relevant[row]
     own, logit = work.own_slope[thread], work.own_logit[thread]
     user_group, user_start = plan.user_group[b], groups.user_start[row]
-    first, last = plan.user_share[b, thread], plan.user_share[b, thread + 1]
-    n = 0
-    for g in range(first, last):
-        found = user_group[g]
-        if found < 0:
-            continue
-        user = dim * validation.user_number[plan.user_rows[b, g]]
+    guided, stop = plan.guided[b], plan.user_share[b, thread + 1]
+    first, last_guided = np.int64(0), plan.n_guided[b] - 1
+    while first <= last_guided and guided[first] < plan.user_share[b, thread]:
+        first += 1
+    n, j = 0, first
+    while j <= last_guided and guided[j] < stop:
+        soon = plan.user_rows[b, guided[min(j + AHEAD, last_guided)]]
+        fetch(users, dim * validation.user_number[soon], dim)
+        found, user = user_group[guided[j]], validation.user_number[plan.user_rows[b, guided[j]]]
         for k in range(user_start[found], user_start[found + 1]):
-            logit[n] = dot(users, user, items, dim * user_items[k], dim)
+            logit[n] = dot(users, dim * user, items, dim * user_items[k], dim)
             own[n] = 1 if user_relevant[k] else 0
             n += 1
+        j += 1
     slopes_if_shown(logit, own, validation.scale, n)
     n = 0
-    for g in range(first, last):
-        found = user_group[g]
-        if found < 0:
-            continue
-        begin, end = user_start[found], user_start[found + 1]
-        put_scaled(work.on_users, dim * g, items, dim * user_items[begin], own[n], dim)
-        for k in range(begin + 1, end):
-            add_scaled(work.on_users, dim * g, items, dim * user_items[k], own[n + k - begin], dim)
-        n += end - begin
-
-
-@jit
-def carry_to_items(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """gᵢᵀωᵤ of the unclicked pairs, from the parts of g_i."""
-    dim = model.dim
-    item_entries, entry_user = plan.item_entries[b], plan.entry_user[b]
-    real = work.blocks.dtype.type
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        first, last = plan.block_start[b, h], plan.block_start[b, h + 1]
-        if first == last:
-            continue
-        for j in range(first + 1, last):
-            add_scaled(work.blocks, dim * first, work.blocks, dim * j, real(1), dim)
-        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-            k = item_entries[j]
-            if plan.entry_click[b, k] == 0:
-                row = 3 * dim * entry_user[k]
-                work.along[k] = dot(work.blocks, dim * first, model.users, row, dim)
+    for i in range(first, j):
+        found = user_group[guided[i]]
+        begin, pairs = user_start[found], user_start[found + 1] - user_start[found]
+        target = dim * guided[i]
+        sum_up(work.on_users, target, items, dim, user_items[begin:], own[n:], 0, pairs, dim)
+        n += pairs
 
 
 @jit
@@ -966,10 +1066,10 @@ def look_again_at_users(model: Model, plan: Plan, b: int, work: Work, thread: in
     for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
         begin, end = user_start[g], user_start[g + 1]
         for k in range(begin, end):
-            h, click, weight = entry_place[k], plan.entry_click[b, k], plan.entry_weight[b, k]
-            popularity = float(model.exposure[0, plan.entry_item[b, k]])
-            m, q = gated(work.gate_open[h], work.gate_shut[h], work.seen_odds[k], popularity)
-            t = odds_against(dot(users, dim * g, items, dim * h, dim))
+            click, weight = plan.entry_click[b, k], plan.entry_weight[b, k]
+            popularity = float(plan.entry_exposure[b, k])
+            m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], popularity)
+            t = odds_against(dot(users, dim * g, items, dim * entry_place[k], dim))
             slope[k] = weight * low_variance_slope(t, click, m, q)
             work.direct[k] = weight * low_variance_exposure_slope(t, click, m, q)
         sum_up(work.on_users, dim * g, items, dim, entry_place, slope, begin, end, dim)
@@ -977,131 +1077,176 @@ def look_again_at_users(model: Model, plan: Plan, b: int, work: Work, thread: in
 
 @jit
 def look_again_at_items(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """gᵢᵀωᵤ of the unclicked pairs, g_i = ∂L_train/∂ω_i at ω′."""
-    dim, item_entries, own = model.dim, plan.item_entries[b], dim_row(model.dim, thread)
+    """g_i = ∂L_train/∂ω_i at ω′."""
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        begin, end = plan.item_start[b, h], plan.item_start[b, h + 1]
-        put_zero(work.own, own, dim)
-        for j in range(begin, end):
-            k = item_entries[j]
-            row = dim * plan.entry_user_place[b, k]
-            add_scaled(work.own, own, model.ahead_users, row, work.slope[k], dim)
-        for j in range(begin, end):
-            k = item_entries[j]
-            row = 3 * dim * plan.entry_user[b, k]
-            work.along[k] = dot(work.own, own, model.users, row, dim)
+        sum_over_users(work.on_items, model.dim * h, model.ahead_users, plan, b, work, h, model.dim)
 
 
 @jit
-def dim_row(dim: int, thread: int) -> int:
-    """Where a thread's own row begins: cache lines apart from the others'."""
-    return thread * (dim + 32)
+def sum_over_users(
+    target: Array, at: int, users: Array, plan: Plan, b: int, work: Work, h: int, dim: int
+) -> None:
+    """target = Σ slope·(the user's row of the batch) over the entries of an item."""
+    item_entries, entry_place, slope = plan.item_entries[b], plan.entry_user_place[b], work.slope
+    begin, end = plan.item_start[b, h], plan.item_start[b, h + 1]
+    k = item_entries[begin]
+    put_scaled(target, at, users, dim * entry_place[k], slope[k], dim)
+    for j in range(begin + 1, end):
+        k = item_entries[j]
+        add_scaled(target, at, users, dim * entry_place[k], slope[k], dim)
 
 
 @jit
 def step_seers(model: Model, plan: Plan, b: int, work: Work, options: Options, thread: int) -> None:
     """∂/∂m of every pair, carried into e_u (`factor_exposure_gradient`); Adam on e_u."""
-    dim, items, seers, slope = model.dim, model.items, model.seers, work.slope
-    strategy, own = options.strategy, dim_row(model.dim, thread)
+    dim, items, seers, own = model.dim, model.items, model.seers, work.own[thread]
+    entry_item, user_rows, user_start = plan.entry_item[b], plan.user_rows[b], plan.user_start[b]
+    stop, rates = plan.user_share[b, thread + 1], model.exposure_rates
+    ahead = options.strategy in (BILEVEL, BILEVEL_ON_BATCH)
+    for first in range(plan.user_share[b, thread], stop, CHUNK):
+        last = min(first + CHUNK, stop)
+        begin, end = user_start[first], user_start[last]
+        if ahead:
+            go_along(model, plan, b, work, options, first, last)
+        carry_to_exposure(plan, b, work, options, ahead, begin, end)
+        chunk = dim * (first // CHUNK)
+        put_zero(work.gate_chunks, chunk, dim)
+        on_bias = 0.0
+        for g in range(first, last):
+            user = user_rows[g]
+            soon = user_rows[min(g + AHEAD, stop - 1)]
+            fetch_record(seers, model.seer_count, soon, dim)
+            one, behind = user_start[g], user_start[g + 1]
+            for k in range(one, behind):
+                row = 3 * dim * entry_item[k]
+                add_scaled(work.gate_chunks, chunk, items, row, work.gate_slope[k], dim)
+                on_bias += work.gate_slope[k]
+            if behind == one + 1:
+                row, slope = 3 * dim * entry_item[one], work.slope[one]
+                adam(seers, model.seer_count, user, items, row, slope, rates, dim)
+            else:
+                sum_up(own, 0, items, 3 * dim, entry_item, work.slope, one, behind, dim)
+                adam(seers, model.seer_count, user, own, 0, 1, rates, dim)
+            for k in range(one, behind):
+                seen = dot(seers, 3 * dim * user, items, 3 * dim * entry_item[k], dim)
+                work.seen_logit[k] = seen + options.offset
+        work.gate_chunk_slope[first // CHUNK] = on_bias
+        if options.strategy != JOINT:  # there ω descends at the same m
+            all_odds_against(work.seen_logit, work.seen_odds, begin, end)
+
+
+@jit
+def go_along(
+    model: Model, plan: Plan, b: int, work: Work, options: Options, first: int, last: int
+) -> None:
+    """gᵤᵀωᵢ + gᵢᵀωᵤ of the unclicked pairs of some users."""
+    dim, items, users = model.dim, model.items, model.users
     entry_item, entry_place = plan.entry_item[b], plan.entry_item_place[b]
-    user_start = plan.user_start[b]
-    first, last = plan.user_share[b, thread], plan.user_share[b, thread + 1]
+    last_user = plan.n_users[b] - 1
+    on_batch = options.strategy == BILEVEL_ON_BATCH
+    before = plan.pairs_before[b]
     for g in range(first, last):
-        user = plan.user_rows[b, g]
-        soon = plan.user_rows[b, min(g + AHEAD, last - 1)]
-        fetch_record(seers, model.seer_power, soon, dim)
-        begin, end = user_start[g], user_start[g + 1]
-        has_direction = strategy == BILEVEL_ON_BATCH or (
-            strategy == BILEVEL and plan.user_group[b, g] >= 0
-        )
-        moved = False
-        for k in range(begin, end):
-            h, item, seen_odds = entry_place[k], entry_item[k], work.seen_odds[k]
-            open_, shut = work.gate_open[h], work.gate_shut[h]
-            popularity = float(model.exposure[0, item])
-            by_m = work.direct[k]
+        user = 3 * dim * plan.user_rows[b, g]
+        fetch(users, 3 * dim * plan.user_rows[b, min(g + FAR_AHEAD, last_user)], dim)
+        user_guided = on_batch or plan.user_group[b, g] >= 0
+        for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
+            along = 0.0
             if plan.entry_click[b, k] == 0:
-                along = work.along[k]
-                if has_direction:
-                    along += dot(work.on_users, dim * g, items, 3 * dim * item, dim)
-                if along != 0:  # `_through_step`: −η·weight·∂²L2/∂x∂m·(gᵤᵀωᵢ + gᵢᵀωᵤ)
-                    q = gated(open_, shut, seen_odds, popularity)[1]
-                    cross = low_variance_cross_slope(work.odds[k], 0, q)
-                    by_m -= options.lookahead * plan.entry_weight[b, k] * cross * along
-            seen = 1 / (1 + seen_odds)
-            work.gate_slope[k] = by_m * (seen - popularity) * open_ * shut  # (s − θ)·r(1 − r)
-            slope[k] = by_m * open_ * seen * (seen_odds * seen)  # r·s(1 − s)
-            if by_m != 0:
-                if moved:
-                    add_scaled(work.own, own, items, 3 * dim * item, slope[k], dim)
-                else:
-                    put_scaled(work.own, own, items, 3 * dim * item, slope[k], dim)
-                moved = True
-        if not moved:
-            put_zero(work.own, own, dim)
-        adam(seers, model.seer_power, user, work.own, own, model.exposure_rates, dim)
-        if strategy == JOINT:
-            continue  # ω descends at the same m
-        for k in range(begin, end):
-            seen = dot(seers, 3 * dim * user, items, 3 * dim * entry_item[k], dim)
-            work.seen_logit[k] = seen + options.offset
-    if strategy != JOINT:
-        all_odds_against(work.seen_logit, work.seen_odds, user_start[first], user_start[last])
+                h = entry_place[k]
+                if user_guided:
+                    along += dot(work.on_users, dim * g, items, 3 * dim * entry_item[k], dim)
+                if on_batch or before[h + 1] > before[h]:
+                    along += dot(work.on_items, dim * h, users, user, dim)
+            work.along[k] = along
 
 
 @jit
-def sum_gate(model: Model, plan: Plan, b: int, work: Work, thread: int, n_threads: int) -> None:
-    """Parts of the gradient on w and b: Σ over items of (Σ over its pairs)·ω_i."""
-    dim, item_start = model.dim, plan.item_start[b]
-    n_items = plan.n_items[b]
-    for j in range(thread, (n_items + BLOCK - 1) // BLOCK, n_threads):
-        put_zero(work.gate_blocks, dim * j, dim)
-        total = 0.0
-        for h in range(BLOCK * j, min(BLOCK * (j + 1), n_items)):
-            on_item = 0.0
-            for i in range(item_start[h], item_start[h + 1]):
-                on_item += work.gate_slope[plan.item_entries[b, i]]
-            if on_item == 0:
-                continue
-            work.item_slope[h] = on_item
-            row = 3 * dim * plan.item_rows[b, h]
-            add_scaled(work.gate_blocks, dim * j, model.items, row, work.item_slope[h], dim)
-            total += on_item
-        work.gate_block_slope[j] = total
+def carry_to_exposure(
+    plan: Plan, b: int, work: Work, options: Options, ahead: bool, begin: int, end: int
+) -> None:
+    """∂/∂m of some pairs, and with it the gradients on eᵤᵀωᵢ and on wᵀωᵢ + b.
+
+    Through ω′ it is `_through_step`: −η·weight·∂²L2/∂x∂m·(gᵤᵀωᵢ + gᵢᵀωᵤ).
+    """
+    click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
+    lookahead = options.lookahead if ahead else 0.0
+    for k in range(np.uint64(begin), np.uint64(end)):
+        open_, shut, seen_odds, theta = work.open[k], work.shut[k], work.seen_odds[k], popularity[k]
+        q = gated(open_, shut, seen_odds, float(theta))[1]
+        cross = low_variance_cross_slope(work.odds[k], click[k], q)
+        by_m = work.direct[k]
+        if ahead:
+            by_m -= lookahead * weight[k] * cross * work.along[k]
+        seen = 1 / (1 + seen_odds)
+        work.gate_slope[k] = by_m * (seen - theta) * open_ * shut  # (s − θ)·r(1 − r)
+        work.slope[k] = by_m * open_ * seen * (seen_odds * seen)  # r·s(1 − s)
 
 
 @jit
-def step_gate(model: Model, plan: Plan, b: int, work: Work) -> None:
-    """Adam on w and b."""
-    dim = model.dim
-    real = work.gate_blocks.dtype.type
-    for j in range(1, (plan.n_items[b] + BLOCK - 1) // BLOCK):
-        add_scaled(work.gate_blocks, 0, work.gate_blocks, dim * j, real(1), dim)
-        work.gate_block_slope[0] += work.gate_block_slope[j]
-    adam(model.gate, model.gate_power, 0, work.gate_blocks, 0, model.gate_rates, dim)
-    put_zero(work.gate_blocks, 0, dim)
-    work.gate_blocks[0] = work.gate_block_slope[0]
-    adam(model.gate, model.gate_power, 1, work.gate_blocks, 0, model.gate_rates, dim)
+def step_gate(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
+    """Adam on the thread's copy of w and b."""
+    dim, own, real = model.dim, work.own[thread], work.own.dtype.type
+    gate, count, rates = work.gate[thread], work.gate_count[thread], model.gate_rates
+    put_zero(own, 0, dim)
+    on_bias = 0.0
+    for j in range((plan.n_users[b] + CHUNK - 1) // CHUNK):
+        add_scaled(own, 0, work.gate_chunks, dim * j, real(1), dim)
+        on_bias += work.gate_chunk_slope[j]
+    adam(gate, count, 0, own, 0, 1, rates, dim)
+    put_zero(own, 0, dim)
+    own[0] = on_bias
+    adam(gate, count, 1, own, 0, 1, rates, dim)
 
 
 @jit
-def step_learned(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """The slope of every pair at the learned exposure, and the gradient of every user."""
-    dim, slope = model.dim, work.slope
-    entry_item, entry_place = plan.entry_item[b], plan.entry_item_place[b]
-    entry_click, entry_weight = plan.entry_click[b], plan.entry_weight[b]
-    user_start, n_entries = plan.user_start[b], plan.n_entries[b]
-    mean = 1.0 / n_entries
-    for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
-        begin, end = user_start[g], user_start[g + 1]
-        for k in range(begin, end):
-            fetch(model.items, 3 * dim * entry_item[min(k + FAR_AHEAD, n_entries - 1)], dim)
-            h, t, click = entry_place[k], work.odds[k], entry_click[k]
-            popularity = float(model.exposure[0, entry_item[k]])
-            m, q = gated(work.gate_open[h], work.gate_shut[h], work.seen_odds[k], popularity)
-            slope[k] = mean * entry_weight[k] * low_variance_slope(t, click, m, q)
-            work.loss[k] = mean * entry_weight[k] * low_variance_value(t, click, m, q)
-        sum_up(work.on_users, dim * g, model.items, 3 * dim, entry_item, slope, begin, end, dim)
+def step_learned(
+    model: Model, plan: Plan, b: int, validation: Validation, work: Work, ahead: bool, thread: int
+) -> None:
+    """The slope of every pair at the learned exposure, and a step of every user."""
+    click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
+    mean, stop = 1.0 / plan.n_entries[b], plan.user_share[b, thread + 1]
+    for first in range(plan.user_share[b, thread], stop, CHUNK):
+        last = min(first + CHUNK, stop)
+        begin, end = plan.user_start[b, first], plan.user_start[b, last]
+        gather_gates(plan, b, work, begin, end)
+        for k in range(np.uint64(begin), np.uint64(end)):
+            m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+            t = work.odds[k]
+            work.slope[k] = mean * weight[k] * low_variance_slope(t, click[k], m, q)
+            work.loss[k] = mean * weight[k] * low_variance_value(t, click[k], m, q)
+        step_users(model, plan, b, validation, work, ahead, first, last, thread)
+
+
+@jit
+def step_users(
+    model: Model,
+    plan: Plan,
+    b: int,
+    validation: Validation,
+    work: Work,
+    ahead: bool,
+    first: int,
+    last: int,
+    thread: int,
+) -> None:
+    """Adam on some users; their rows as they were stay for the items."""
+    dim, users, items, own = model.dim, model.users, model.items, work.own[thread]
+    count, rates = model.user_count, model.rates
+    entry_item, user_rows, slope = plan.entry_item[b], plan.user_rows[b], work.slope
+    last_user = plan.n_users[b] - 1
+    for g in range(first, last):
+        user = user_rows[g]
+        fetch_record(users, count, user_rows[min(g + AHEAD, last_user)], dim)
+        begin, end = plan.user_start[b, g], plan.user_start[b, g + 1]
+        put(work.on_users, dim * g, users, 3 * dim * user, dim)
+        if end == begin + 1:
+            adam(users, count, user, items, 3 * dim * entry_item[begin], slope[begin], rates, dim)
+        else:
+            sum_up(own, 0, items, 3 * dim, entry_item, slope, begin, end, dim)
+            adam(users, count, user, own, 0, 1, rates, dim)
+        if ahead and validation.user_number[user] >= 0:
+            at = dim * validation.user_number[user]
+            put(model.ahead_users, at, users, 3 * dim * user, dim)
 
 
 @jit
@@ -1109,46 +1254,26 @@ def step_items(
     model: Model, plan: Plan, b: int, validation: Validation, work: Work, ahead: bool, thread: int
 ) -> None:
     """The gradient of every item, and Adam on it."""
-    dim, users, own = model.dim, model.users, dim_row(model.dim, thread)
-    item_entries, entry_user, slope = plan.item_entries[b], plan.entry_user[b], work.slope
-    last, n_entries = plan.item_share[b, thread + 1], plan.n_entries[b]
+    dim, items, count, own = model.dim, model.items, model.item_count, work.own[thread]
+    item_entries, entry_place, slope = plan.item_entries[b], plan.entry_user_place[b], work.slope
+    last, last_entry = plan.item_share[b, thread + 1], plan.n_entries[b] - 1
     for h in range(plan.item_share[b, thread], last):
         item = plan.item_rows[b, h]
-        fetch_record(
-            model.items, model.item_power, plan.item_rows[b, min(h + AHEAD, last - 1)], dim
-        )
+        fetch_record(items, count, plan.item_rows[b, min(h + AHEAD, last - 1)], dim)
         begin, end = plan.item_start[b, h], plan.item_start[b, h + 1]
         for j in range(begin, end):
-            soon = item_entries[min(j + FAR_AHEAD, n_entries - 1)]
-            fetch(users, 3 * dim * entry_user[soon], dim)
+            soon = entry_place[item_entries[min(j + FAR_AHEAD, last_entry)]]
+            fetch(work.on_users, dim * soon, dim)
         k = item_entries[begin]
-        put_scaled(work.own, own, users, 3 * dim * entry_user[k], slope[k], dim)
-        for j in range(begin + 1, end):
-            k = item_entries[j]
-            add_scaled(work.own, own, users, 3 * dim * entry_user[k], slope[k], dim)
-        adam(model.items, model.item_power, item, work.own, own, model.rates, dim)
+        if end == begin + 1:
+            row = dim * entry_place[k]
+            adam(items, count, item, work.on_users, row, slope[k], model.rates, dim)
+        else:
+            sum_over_users(own, 0, work.on_users, plan, b, work, h, dim)
+            adam(items, count, item, own, 0, 1, model.rates, dim)
         if ahead and validation.item_number[item] >= 0:
             at = dim * validation.item_number[item]
-            put(model.ahead_items, at, model.items, 3 * dim * item, dim)
-
-
-@jit
-def step_users(
-    model: Model, plan: Plan, b: int, validation: Validation, work: Work, ahead: bool, thread: int
-) -> None:
-    """Adam on every user."""
-    dim, users = model.dim, model.users
-    last = plan.user_share[b, thread + 1]
-    for g in range(plan.user_share[b, thread], last):
-        user = plan.user_rows[b, g]
-        soon = plan.user_rows[b, min(g + AHEAD, last - 1)]
-        fetch_record(users, model.user_power, soon, dim)
-        if ahead and validation.user_number[soon] >= 0:
-            fetch(model.ahead_users, dim * validation.user_number[soon], dim)
-        adam(users, model.user_power, user, work.on_users, dim * g, model.rates, dim)
-        if ahead and validation.user_number[user] >= 0:
-            at = dim * validation.user_number[user]
-            put(model.ahead_users, at, users, 3 * dim * user, dim)
+            put(model.ahead_items, at, items, 3 * dim * item, dim)
 
 
 # The epoch ------------------------------------------------------------------------------------
@@ -1167,40 +1292,33 @@ def learn_exposure(
     n_threads: int,
     barrier: Array,
 ) -> None:
-    """From the gates at the old α to the slopes at the new one, α having stepped."""
+    """From the gates at the old α to those at the new one, α having stepped."""
     strategy = options.strategy
-    look_at_users(model, plan, b, validation, work, options, thread)
+    open_gates(model, plan, b, work, thread)
     wait_for_all(barrier, n_threads)
+    look_at_users(model, plan, b, validation, work, options, thread)
     if strategy == FROZEN:
         return
+    row = b if options.validation_batch else 0
     if strategy in (BILEVEL, BILEVEL_ON_BATCH):
-        look_at_items(model, plan, b, validation, work, options, thread)
         wait_for_all(barrier, n_threads)
+        look_at_items(model, plan, b, validation, work, options, thread)
         if strategy == BILEVEL:
-            row = b if options.validation_batch else 0
-            scale = validation.scale
-            validate_users(model, plan, b, validation, groups, row, work, thread)
-            validate_blocks(model, plan, b, groups, row, scale, work, thread)
+            validate_items(model, plan, b, validation, groups, row, work, thread)
             wait_for_all(barrier, n_threads)
-            carry_to_items(model, plan, b, work, thread)
+            validate_users(model, plan, b, validation, groups, row, work, thread)
         else:
+            wait_for_all(barrier, n_threads)
             look_again_at_users(model, plan, b, work, thread)
             wait_for_all(barrier, n_threads)
             look_again_at_items(model, plan, b, work, thread)
-        wait_for_all(barrier, n_threads)
+            wait_for_all(barrier, n_threads)
     step_seers(model, plan, b, work, options, thread)
     wait_for_all(barrier, n_threads)
-    sum_gate(model, plan, b, work, thread, n_threads)
-    wait_for_all(barrier, n_threads)
-    if strategy == JOINT:  # the gates stay those of the old α
-        if thread == 0:
-            step_gate(model, plan, b, work)
-        return
-    if thread == 0:
-        step_gate(model, plan, b, work)
-    wait_for_all(barrier, n_threads)
-    open_gates(model, plan, b, work, thread)
-    wait_for_all(barrier, n_threads)
+    step_gate(model, plan, b, work, thread)
+    if strategy != JOINT:  # there the gates stay those of the old α
+        open_gates(model, plan, b, work, thread)
+        wait_for_all(barrier, n_threads)
 
 
 @jit_entry
@@ -1232,6 +1350,10 @@ def run(
     at_once = len(plan.n_entries)
     bilevel = options.strategy == BILEVEL
     learned = options.strategy != GIVEN
+    if learned:
+        put(work.gate[thread], 0, model.gate, 0, 6 * model.dim)
+        work.gate_count[thread, 0] = model.gate_count[0]
+        work.gate_count[thread, 1] = model.gate_count[1]
     for first in range(0, n_batches, at_once):
         count = min(at_once, n_batches - first)
         for b in range(thread, count, n_threads):
@@ -1247,6 +1369,7 @@ def run(
                 negatives[begin:end],
                 click[begin:end],
                 weight[begin:end],
+                model.exposure,
             )
             if bilevel:
                 plan_validation(
@@ -1255,8 +1378,6 @@ def run(
         wait_for_all(barrier, n_threads)
         for b in range(count):
             if learned:
-                open_gates(model, plan, b, work, thread)
-                wait_for_all(barrier, n_threads)
                 learn_exposure(
                     model,
                     plan,
@@ -1269,42 +1390,20 @@ def run(
                     n_threads,
                     barrier,
                 )
-                step_learned(model, plan, b, work, thread)
+                step_learned(model, plan, b, validation, work, bilevel, thread)
             elif options.loss == PAIRWISE:
-                step_pairwise(model, plan, b, work, thread)
+                step_pairwise(model, plan, b, validation, work, thread)
             else:
-                step_given(model, plan, b, work, options, thread)
+                step_given(model, plan, b, validation, work, options, thread)
             wait_for_all(barrier, n_threads)
             step_items(model, plan, b, validation, work, bilevel, thread)
-            wait_for_all(barrier, n_threads)
-            step_users(model, plan, b, validation, work, bilevel, thread)
             if thread == 0:
-                total = 0.0
+                total_loss = 0.0
                 for k in range(plan.n_entries[b]):
-                    total += work.loss[k]
-                losses[first + b] = total
-            if not learned or b == count - 1:  # else the gates of the next batch come first
-                wait_for_all(barrier, n_threads)
-
-
-@jit
-def plan_validation(
-    plan: Plan,
-    b: int,
-    turn: int,
-    validation: Validation,
-    groups: Groups,
-    work: Work,
-    options: Options,
-    thread: int,
-) -> None:
-    size, total = options.validation_batch, len(validation.users)
-    if size == 0:  # grouped once, each user's and item's group being its number
-        find_validation(plan, b, validation, groups, 0, work, thread)
-        return
-    group_validation(validation, groups, b, (turn * size) % total, size, work, thread)
-    find_validation(plan, b, validation, groups, b, work, thread)
-    for k in range(size):
-        at = ((turn * size) % total + k) % total
-        work.place_validation_users[thread, validation.users[at]] = -1
-        work.place_validation_items[thread, validation.items[at]] = -1
+                    total_loss += work.loss[k]
+                losses[first + b] = total_loss
+            wait_for_all(barrier, n_threads)
+    if learned and thread == 0:
+        put(model.gate, 0, work.gate[0], 0, 6 * model.dim)
+        model.gate_count[0] = work.gate_count[0, 0]
+        model.gate_count[1] = work.gate_count[0, 1]
