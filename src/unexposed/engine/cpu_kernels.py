@@ -155,19 +155,16 @@ class Work(NamedTuple):
 
     logit: Array  # x = ωᵤᵀωᵢ of each entry
     seen_logit: Array  # eᵤᵀωᵢ + offset
+    gate_logit: Array  # wᵀωᵢ + b
     odds: Array  # e⁻ˣ
     seen_odds: Array
+    gate_odds: Array
     slope: Array  # ∂L/∂x, in the type of the rows
     along: Array  # gᵤᵀωᵢ + gᵢᵀωᵤ
     direct: Array  # ∂L/∂m that does not go through ω′
     gate_slope: Array  # the gradient on wᵀωᵢ + b, in the type of the rows
     loss: Array
-    open: Array  # r of each entry's item
-    shut: Array  # 1 − r
-    gate_open: Array  # r of each item of the batch
-    gate_shut: Array
-    on_users: Array  # a row for each user of the batch: g_u, then ω_u as it was before its step
-    on_items: Array  # g_i of each item of the batch
+    old_users: Array  # ω_u of each user of the batch, as it was before its step
     gate: Array  # (threads, …): every thread takes the same steps on a copy of w and b
     gate_count: Array
     gate_chunks: Array  # sums of the gradient on w, one for each chunk of users
@@ -290,16 +287,19 @@ def dot(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
 
 
 @jit_inline
-def dot_two(left: Array, also: Array, at: int, right: Array, other: int, dim: int) -> Any:
-    """The same row of two tables times a row of a third."""
+def three_dots(
+    left: Array, also: Array, at: int, gate: Array, right: Array, other: int, dim: int
+) -> Any:
+    """The same row of two tables, and the gate's first, each times a row of another."""
     at_, other_ = np.uint64(at), np.uint64(other)
     row = load(right, other_)
-    first, second = load(left, at_) * row, load(also, at_) * row
+    first, second, third = load(left, at_) * row, load(also, at_) * row, load(gate, 0) * row
     for k in range(width(left), np.uint64(dim), width(left)):
         row = load(right, other_ + k)
         first = first + load(left, at_ + k) * row
         second = second + load(also, at_ + k) * row
-    return total(first), total(second)
+        third = third + load(gate, k) * row
+    return total(first), total(second), total(third)
 
 
 @jit_inline
@@ -554,11 +554,11 @@ def slopes_if_shown(logit: Array, slope: Array, scale: float, n: int) -> None:
 
 
 @jit_inline
-def gated(open_: float, shut: float, seen_odds: float, popularity: float) -> tuple[float, float]:
+def gated(gate_odds: float, seen_odds: float, popularity: float) -> tuple[float, float]:
     """m and 1 − m of `exposure.gated`: r·s + (1 − r)·θ and r·(1 − s) + (1 − r)·(1 − θ)."""
-    seen = 1 / (1 + seen_odds)
-    m = open_ * seen + shut * popularity
-    return m, open_ * (seen_odds * seen) + shut * (1 - popularity)
+    gate, seen = 1 / (1 + gate_odds), 1 / (1 + seen_odds)
+    m = gate * (seen + gate_odds * popularity)
+    return m, gate * (seen_odds * seen + gate_odds * (1 - popularity))
 
 
 # The plan of a batch --------------------------------------------------------------------------
@@ -846,29 +846,6 @@ def find_logits(model: Model, plan: Plan, b: int, work: Work, first: int, last: 
 
 
 @jit
-def open_gates(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """r = σ(wᵀωᵢ + b) of every item of the batch, and 1 − r."""
-    dim, gate = model.dim, work.gate[thread]
-    first, last = plan.item_share[b, thread], plan.item_share[b, thread + 1]
-    for h in range(first, last):
-        logit = dot(gate, 0, model.items, 3 * dim * plan.item_rows[b, h], dim)
-        work.gate_open[h] = logit + gate[3 * dim]
-    for h in range(np.uint64(first), np.uint64(last)):
-        t = odds_against(work.gate_open[h])
-        work.gate_open[h] = 1 / (1 + t)
-        work.gate_shut[h] = t / (1 + t)
-
-
-@jit
-def gather_gates(plan: Plan, b: int, work: Work, begin: int, end: int) -> None:
-    """The gate of every entry's item."""
-    entry_place = plan.entry_item_place[b]
-    for k in range(begin, end):
-        work.open[k] = work.gate_open[entry_place[k]]
-        work.shut[k] = work.gate_shut[entry_place[k]]
-
-
-@jit
 def look_at_users(
     model: Model,
     plan: Plan,
@@ -882,7 +859,7 @@ def look_at_users(
     dim, users, items, seers = model.dim, model.users, model.items, model.seers
     entry_item, user_rows, user_start = plan.entry_item[b], plan.user_rows[b], plan.user_start[b]
     last_user, last_entry = plan.n_users[b] - 1, plan.n_entries[b] - 1
-    stop = plan.user_share[b, thread + 1]
+    gate, stop = work.gate[thread], plan.user_share[b, thread + 1]
     for first in range(plan.user_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
         begin, end = user_start[first], user_start[last]
@@ -892,14 +869,15 @@ def look_at_users(
             fetch(seers, soon, dim)
             for k in range(user_start[g], user_start[g + 1]):
                 fetch(items, 3 * dim * entry_item[min(k + FAR_AHEAD, last_entry)], dim)
-                logits = dot_two(users, seers, user, items, 3 * dim * entry_item[k], dim)
+                logits = three_dots(users, seers, user, gate, items, 3 * dim * entry_item[k], dim)
                 work.logit[k] = logits[0]
                 work.seen_logit[k] = logits[1] + options.offset
+                work.gate_logit[k] = logits[2] + gate[3 * dim]
         all_odds_against(work.logit, work.odds, begin, end)
         all_odds_against(work.seen_logit, work.seen_odds, begin, end)
+        all_odds_against(work.gate_logit, work.gate_odds, begin, end)
         if options.strategy == FROZEN:
             continue
-        gather_gates(plan, b, work, begin, end)
         if options.strategy in (BILEVEL, BILEVEL_ON_BATCH):
             look_ahead(plan, b, work, options.lookahead, begin, end)
             for g in range(first, last):
@@ -921,9 +899,10 @@ def look_ahead(plan: Plan, b: int, work: Work, lookahead: float, begin: int, end
     """−η·weight·∂L2/∂x of some entries: how much of its other row each end moves ahead by."""
     click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
     for k in range(np.uint64(begin), np.uint64(end)):
-        m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+        m, q = gated(work.gate_odds[k], work.seen_odds[k], float(popularity[k]))
         work.slope[k] = -lookahead * weight[k] * low_variance_slope(work.odds[k], click[k], m, q)
         work.direct[k] = 0
+        work.along[k] = 0
 
 
 @jit
@@ -931,35 +910,26 @@ def look_straight(plan: Plan, b: int, work: Work, begin: int, end: int) -> None:
     """weight·∂L2/∂m of some entries, at ω itself."""
     click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
     for k in range(np.uint64(begin), np.uint64(end)):
-        m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+        m, q = gated(work.gate_odds[k], work.seen_odds[k], float(popularity[k]))
         work.direct[k] = weight[k] * low_variance_exposure_slope(work.odds[k], click[k], m, q)
 
 
 @jit
 def look_at_items(
-    model: Model,
-    plan: Plan,
-    b: int,
-    validation: Validation,
-    work: Work,
-    options: Options,
-    thread: int,
+    model: Model, plan: Plan, b: int, number: Array, work: Work, first: int, last: int
 ) -> None:
-    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
+    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u of some items, where they have a number."""
     dim, users, slope = model.dim, model.users, work.slope
     item_entries, entry_user = plan.item_entries[b], plan.entry_user[b]
     last_entry = plan.n_entries[b] - 1
-    share = plan.look_share[b] if options.strategy == BILEVEL else plan.item_share[b]
-    for h in range(share[thread], share[thread + 1]):
-        item = plan.item_rows[b, h]
-        at = h
-        if options.strategy == BILEVEL:
-            if plan.item_group[b, h] < 0:
-                continue
-            at = validation.item_number[item]
-        put(model.ahead_items, dim * at, model.items, 3 * dim * item, dim)
+    for h in range(first, last):
+        at = h if len(number) == 0 else number[plan.item_rows[b, h]]
         for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
             fetch(users, 3 * dim * entry_user[item_entries[min(j + FAR_AHEAD, last_entry)]], dim)
+        if at < 0:
+            continue
+        put(model.ahead_items, dim * at, model.items, 3 * dim * plan.item_rows[b, h], dim)
+        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
             k = item_entries[j]
             row = 3 * dim * entry_user[k]
             add_scaled(model.ahead_items, dim * at, users, row, slope[k], dim)
@@ -976,8 +946,8 @@ def validate_items(
     work: Work,
     thread: int,
 ) -> None:
-    """g_i = ∂L_val/∂ω_i at ω′, Σ (p − relevant)·ω′_u over its validation pairs."""
-    dim, users, items = model.dim, model.ahead_users, model.ahead_items
+    """gᵢᵀωᵤ of every pair: g_i = ∂L_val/∂ω_i at ω′, Σ (p − relevant)·ω′_u over validation pairs."""
+    dim, users, items, direction = model.dim, model.ahead_users, model.ahead_items, work.own[thread]
     item_users, item_relevant = groups.item_users[row], groups.item_relevant[row]
     own, logit = work.own_slope[thread], work.own_logit[thread]
     before, last_pair = plan.pairs_before[b], len(item_users) - 1
@@ -985,6 +955,7 @@ def validate_items(
     while h < stop:
         first, n = h, 0
         while h < stop and n < PAIRS_AT_ONCE:
+            look_at_items(model, plan, b, validation.item_number, work, h, h + 1)
             pairs = before[h + 1] - before[h]
             if pairs > 0:
                 item = dim * validation.item_number[plan.item_rows[b, h]]
@@ -1001,21 +972,29 @@ def validate_items(
             pairs = before[i + 1] - before[i]
             if pairs > 0:
                 begin = groups.item_start[row, plan.item_group[b, i]]
-                sum_up(
-                    work.on_items,
-                    dim * i,
-                    users,
-                    dim,
-                    item_users[begin:],
-                    own[n:],
-                    0,
-                    pairs,
-                    dim,
-                )
+                sum_up(direction, 0, users, dim, item_users[begin:], own[n:], 0, pairs, dim)
+                go_along_item(model, plan, b, work, i, direction)
                 n += pairs
 
 
-PAIRS_AT_ONCE = 96  # validation pairs whose rows stay in the nearest cache
+PAIRS_AT_ONCE = 96  # validation pairs whose rows stay in the nearest caches
+
+
+@jit_inline
+def go_along_item(model: Model, plan: Plan, b: int, work: Work, h: int, direction: Array) -> None:
+    """Add gᵢᵀωᵤ of every pair of an item."""
+    for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
+        k = plan.item_entries[b, j]
+        user = 3 * model.dim * plan.entry_user[b, k]
+        work.along[k] += dot(direction, 0, model.users, user, model.dim)
+
+
+@jit_inline
+def go_along_user(model: Model, plan: Plan, b: int, work: Work, g: int, direction: Array) -> None:
+    """Add gᵤᵀωᵢ of every pair of a user."""
+    for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
+        item = 3 * model.dim * plan.entry_item[b, k]
+        work.along[k] += dot(direction, 0, model.items, item, model.dim)
 
 
 @jit
@@ -1029,8 +1008,8 @@ def validate_users(
     work: Work,
     thread: int,
 ) -> None:
-    """g_u = ∂L_val/∂ω_u at ω′ of every user of the batch that has validation pairs."""
-    dim, users, items = model.dim, model.ahead_users, model.ahead_items
+    """gᵤᵀωᵢ of every pair: g_u = ∂L_val/∂ω_u at ω′, where the user has validation pairs."""
+    dim, users, items, direction = model.dim, model.ahead_users, model.ahead_items, work.own[thread]
     user_items, user_relevant = groups.user_items[row], groups.user_relevant[row]
     own, logit = work.own_slope[thread], work.own_logit[thread]
     user_group, user_start = plan.user_group[b], groups.user_start[row]
@@ -1053,33 +1032,36 @@ def validate_users(
     for i in range(first, j):
         found = user_group[guided[i]]
         begin, pairs = user_start[found], user_start[found + 1] - user_start[found]
-        target = dim * guided[i]
-        sum_up(work.on_users, target, items, dim, user_items[begin:], own[n:], 0, pairs, dim)
+        sum_up(direction, 0, items, dim, user_items[begin:], own[n:], 0, pairs, dim)
+        go_along_user(model, plan, b, work, guided[i], direction)
         n += pairs
 
 
 @jit
 def look_again_at_users(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """g_u = ∂L_train/∂ω_u at ω′, and ∂L_train/∂m there (`factor_hypergradient_on_batch`)."""
-    dim, users, items = model.dim, model.ahead_users, model.ahead_items
+    """The same for g_u = ∂L_train/∂ω_u; ∂L_train/∂m at ω′ (`factor_hypergradient_on_batch`)."""
+    dim, users, items, direction = model.dim, model.ahead_users, model.ahead_items, work.own[thread]
     entry_place, slope, user_start = plan.entry_item_place[b], work.slope, plan.user_start[b]
     for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
         begin, end = user_start[g], user_start[g + 1]
         for k in range(begin, end):
             click, weight = plan.entry_click[b, k], plan.entry_weight[b, k]
             popularity = float(plan.entry_exposure[b, k])
-            m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], popularity)
+            m, q = gated(work.gate_odds[k], work.seen_odds[k], popularity)
             t = odds_against(dot(users, dim * g, items, dim * entry_place[k], dim))
             slope[k] = weight * low_variance_slope(t, click, m, q)
             work.direct[k] = weight * low_variance_exposure_slope(t, click, m, q)
-        sum_up(work.on_users, dim * g, items, dim, entry_place, slope, begin, end, dim)
+        sum_up(direction, 0, items, dim, entry_place, slope, begin, end, dim)
+        go_along_user(model, plan, b, work, g, direction)
 
 
 @jit
 def look_again_at_items(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
-    """g_i = ∂L_train/∂ω_i at ω′."""
+    """gᵢᵀωᵤ of every pair, g_i = ∂L_train/∂ω_i at ω′."""
+    direction = work.own[thread]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        sum_over_users(work.on_items, model.dim * h, model.ahead_users, plan, b, work, h, model.dim)
+        sum_over_users(direction, 0, model.ahead_users, plan, b, work, h, model.dim)
+        go_along_item(model, plan, b, work, h, direction)
 
 
 @jit
@@ -1106,8 +1088,6 @@ def step_seers(model: Model, plan: Plan, b: int, work: Work, options: Options, t
     for first in range(plan.user_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
         begin, end = user_start[first], user_start[last]
-        if ahead:
-            go_along(model, plan, b, work, options, first, last)
         carry_to_exposure(plan, b, work, options, ahead, begin, end)
         chunk = dim * (first // CHUNK)
         put_zero(work.gate_chunks, chunk, dim)
@@ -1136,31 +1116,6 @@ def step_seers(model: Model, plan: Plan, b: int, work: Work, options: Options, t
 
 
 @jit
-def go_along(
-    model: Model, plan: Plan, b: int, work: Work, options: Options, first: int, last: int
-) -> None:
-    """gᵤᵀωᵢ + gᵢᵀωᵤ of the unclicked pairs of some users."""
-    dim, items, users = model.dim, model.items, model.users
-    entry_item, entry_place = plan.entry_item[b], plan.entry_item_place[b]
-    last_user = plan.n_users[b] - 1
-    on_batch = options.strategy == BILEVEL_ON_BATCH
-    before = plan.pairs_before[b]
-    for g in range(first, last):
-        user = 3 * dim * plan.user_rows[b, g]
-        fetch(users, 3 * dim * plan.user_rows[b, min(g + FAR_AHEAD, last_user)], dim)
-        user_guided = on_batch or plan.user_group[b, g] >= 0
-        for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
-            along = 0.0
-            if plan.entry_click[b, k] == 0:
-                h = entry_place[k]
-                if user_guided:
-                    along += dot(work.on_users, dim * g, items, 3 * dim * entry_item[k], dim)
-                if on_batch or before[h + 1] > before[h]:
-                    along += dot(work.on_items, dim * h, users, user, dim)
-            work.along[k] = along
-
-
-@jit
 def carry_to_exposure(
     plan: Plan, b: int, work: Work, options: Options, ahead: bool, begin: int, end: int
 ) -> None:
@@ -1171,15 +1126,15 @@ def carry_to_exposure(
     click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
     lookahead = options.lookahead if ahead else 0.0
     for k in range(np.uint64(begin), np.uint64(end)):
-        open_, shut, seen_odds, theta = work.open[k], work.shut[k], work.seen_odds[k], popularity[k]
-        q = gated(open_, shut, seen_odds, float(theta))[1]
+        gate_odds, seen_odds, theta = work.gate_odds[k], work.seen_odds[k], float(popularity[k])
+        gate, seen = 1 / (1 + gate_odds), 1 / (1 + seen_odds)
+        q = gated(gate_odds, seen_odds, theta)[1]
         cross = low_variance_cross_slope(work.odds[k], click[k], q)
         by_m = work.direct[k]
         if ahead:
             by_m -= lookahead * weight[k] * cross * work.along[k]
-        seen = 1 / (1 + seen_odds)
-        work.gate_slope[k] = by_m * (seen - theta) * open_ * shut  # (s − θ)·r(1 − r)
-        work.slope[k] = by_m * open_ * seen * (seen_odds * seen)  # r·s(1 − s)
+        work.gate_slope[k] = by_m * (seen - theta) * gate * (gate_odds * gate)  # (s − θ)·r(1 − r)
+        work.slope[k] = by_m * gate * seen * (seen_odds * seen)  # r·s(1 − s)
 
 
 @jit
@@ -1200,7 +1155,13 @@ def step_gate(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None
 
 @jit
 def step_learned(
-    model: Model, plan: Plan, b: int, validation: Validation, work: Work, ahead: bool, thread: int
+    model: Model,
+    plan: Plan,
+    b: int,
+    validation: Validation,
+    work: Work,
+    strategy: int,
+    thread: int,
 ) -> None:
     """The slope of every pair at the learned exposure, and a step of every user."""
     click, popularity, weight = plan.entry_click[b], plan.entry_exposure[b], plan.entry_weight[b]
@@ -1208,13 +1169,26 @@ def step_learned(
     for first in range(plan.user_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
         begin, end = plan.user_start[b, first], plan.user_start[b, last]
-        gather_gates(plan, b, work, begin, end)
+        if strategy not in (JOINT, FROZEN):  # there the gates stay those of the old α
+            find_gates(model, plan, b, work, begin, end, thread)
         for k in range(np.uint64(begin), np.uint64(end)):
-            m, q = gated(work.open[k], work.shut[k], work.seen_odds[k], float(popularity[k]))
+            m, q = gated(work.gate_odds[k], work.seen_odds[k], float(popularity[k]))
             t = work.odds[k]
             work.slope[k] = mean * weight[k] * low_variance_slope(t, click[k], m, q)
             work.loss[k] = mean * weight[k] * low_variance_value(t, click[k], m, q)
-        step_users(model, plan, b, validation, work, ahead, first, last, thread)
+        step_users(model, plan, b, validation, work, strategy == BILEVEL, first, last, thread)
+
+
+@jit
+def find_gates(
+    model: Model, plan: Plan, b: int, work: Work, begin: int, end: int, thread: int
+) -> None:
+    """The gate of some entries, at the new w and b."""
+    dim, gate, entry_item = model.dim, work.gate[thread], plan.entry_item[b]
+    for k in range(begin, end):
+        logit = dot(gate, 0, model.items, 3 * dim * entry_item[k], dim)
+        work.gate_logit[k] = logit + gate[3 * dim]
+    all_odds_against(work.gate_logit, work.gate_odds, begin, end)
 
 
 @jit
@@ -1238,7 +1212,7 @@ def step_users(
         user = user_rows[g]
         fetch_record(users, count, user_rows[min(g + AHEAD, last_user)], dim)
         begin, end = plan.user_start[b, g], plan.user_start[b, g + 1]
-        put(work.on_users, dim * g, users, 3 * dim * user, dim)
+        put(work.old_users, dim * g, users, 3 * dim * user, dim)
         if end == begin + 1:
             adam(users, count, user, items, 3 * dim * entry_item[begin], slope[begin], rates, dim)
         else:
@@ -1263,13 +1237,13 @@ def step_items(
         begin, end = plan.item_start[b, h], plan.item_start[b, h + 1]
         for j in range(begin, end):
             soon = entry_place[item_entries[min(j + FAR_AHEAD, last_entry)]]
-            fetch(work.on_users, dim * soon, dim)
+            fetch(work.old_users, dim * soon, dim)
         k = item_entries[begin]
         if end == begin + 1:
             row = dim * entry_place[k]
-            adam(items, count, item, work.on_users, row, slope[k], model.rates, dim)
+            adam(items, count, item, work.old_users, row, slope[k], model.rates, dim)
         else:
-            sum_over_users(own, 0, work.on_users, plan, b, work, h, dim)
+            sum_over_users(own, 0, work.old_users, plan, b, work, h, dim)
             adam(items, count, item, own, 0, 1, model.rates, dim)
         if ahead and validation.item_number[item] >= 0:
             at = dim * validation.item_number[item]
@@ -1292,33 +1266,29 @@ def learn_exposure(
     n_threads: int,
     barrier: Array,
 ) -> None:
-    """From the gates at the old α to those at the new one, α having stepped."""
+    """All that is known of the pairs at ω, and a step of α where it learns."""
     strategy = options.strategy
-    open_gates(model, plan, b, work, thread)
-    wait_for_all(barrier, n_threads)
     look_at_users(model, plan, b, validation, work, options, thread)
     if strategy == FROZEN:
         return
-    row = b if options.validation_batch else 0
-    if strategy in (BILEVEL, BILEVEL_ON_BATCH):
+    if strategy == BILEVEL:
+        row = b if options.validation_batch else 0
         wait_for_all(barrier, n_threads)
-        look_at_items(model, plan, b, validation, work, options, thread)
-        if strategy == BILEVEL:
-            validate_items(model, plan, b, validation, groups, row, work, thread)
-            wait_for_all(barrier, n_threads)
-            validate_users(model, plan, b, validation, groups, row, work, thread)
-        else:
-            wait_for_all(barrier, n_threads)
-            look_again_at_users(model, plan, b, work, thread)
-            wait_for_all(barrier, n_threads)
-            look_again_at_items(model, plan, b, work, thread)
-            wait_for_all(barrier, n_threads)
+        validate_items(model, plan, b, validation, groups, row, work, thread)
+        wait_for_all(barrier, n_threads)
+        validate_users(model, plan, b, validation, groups, row, work, thread)
+    elif strategy == BILEVEL_ON_BATCH:
+        first, last = plan.item_share[b, thread], plan.item_share[b, thread + 1]
+        wait_for_all(barrier, n_threads)
+        look_at_items(model, plan, b, validation.item_number[:0], work, first, last)
+        wait_for_all(barrier, n_threads)
+        look_again_at_users(model, plan, b, work, thread)
+        wait_for_all(barrier, n_threads)
+        look_again_at_items(model, plan, b, work, thread)
+        wait_for_all(barrier, n_threads)
     step_seers(model, plan, b, work, options, thread)
     wait_for_all(barrier, n_threads)
     step_gate(model, plan, b, work, thread)
-    if strategy != JOINT:  # there the gates stay those of the old α
-        open_gates(model, plan, b, work, thread)
-        wait_for_all(barrier, n_threads)
 
 
 @jit_entry
@@ -1390,7 +1360,7 @@ def run(
                     n_threads,
                     barrier,
                 )
-                step_learned(model, plan, b, validation, work, bilevel, thread)
+                step_learned(model, plan, b, validation, work, options.strategy, thread)
             elif options.loss == PAIRWISE:
                 step_pairwise(model, plan, b, validation, work, thread)
             else:
