@@ -269,6 +269,7 @@ class _Space:
         batches = max(PLANNED, n_threads)
         part = engine._validation_batch
         used = part or len(validation.users)
+        blocks = used // kernels.BLOCK + entries + 1
         chunks = entries // kernels.CHUNK + 1
 
         def integers(*shape: int) -> NDArray[np.int32]:
@@ -325,8 +326,12 @@ class _Space:
             n_guided=integers(batches),
             guided=integers(batches, entries + 1),
             item_group=integers(batches, entries),
-            pairs_before=integers(batches, entries + 1),
-            look_share=integers(batches, n_threads + 1),
+            block_start=integers(batches, entries + 1),
+            block_item=integers(batches, blocks),
+            block_begin=integers(batches, blocks),
+            block_end=integers(batches, blocks),
+            pairs_before=integers(batches, blocks + 1),
+            block_share=integers(batches, n_threads + 1),
         )
         self.work = kernels.Work(
             logit=np.zeros(entries),
@@ -340,14 +345,15 @@ class _Space:
             direct=np.zeros(entries),
             gate_slope=real(entries),
             loss=np.zeros(entries),
+            blocks=real(blocks * dim),
             old_users=real(entries * dim),
             gate=real(n_threads, 6 * dim + LINE),
             gate_count=integers(n_threads, LINE),
             gate_chunks=real(chunks * dim),
             gate_chunk_slope=np.zeros(chunks),
             own=real(n_threads, dim + LINE),
-            own_slope=real(n_threads, used + kernels.PAIRS_AT_ONCE),
-            own_logit=np.zeros((n_threads, used + kernels.PAIRS_AT_ONCE)),
+            own_slope=real(n_threads, max(kernels.BLOCK, used)),
+            own_logit=np.zeros((n_threads, max(kernels.BLOCK, used))),
             place_users=places(engine._n_users),
             place_items=places(engine._n_items),
             place_validation_users=place_users,
@@ -369,7 +375,8 @@ def _validation(
     item_number, pair_items = _numbered(items, n_items)
     n = len(users)
     scale = n / part if 0 < part < n else 1.0
-    by_user, by_item = (np.argsort(a, kind="stable") for a in (pair_users, pair_items))
+    by_user = np.lexsort([pair_items, pair_users])
+    by_item = np.lexsort([pair_users, pair_items])  # an item's users one after the other in memory
     groups = kernels.Groups(
         _starts(pair_users),
         pair_items[by_user][None],

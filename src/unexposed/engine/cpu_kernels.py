@@ -35,6 +35,7 @@ INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUAR
 GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = range(6)
 
 AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
+BLOCK = 64  # validation pairs of an item that are added up by one thread, and then in order
 CHUNK = 32  # users that are taken together; the gradient on w is added up chunk by chunk
 MOST_EXPONENT = 300.0  # products of two e^±300 are finite; p is 0 or 1 in every digit long before
 
@@ -146,8 +147,12 @@ class Plan(NamedTuple):
     n_guided: Array
     guided: Array  # the users of the batch that have a group
     item_group: Array
-    pairs_before: Array  # validation pairs whose slope is needed for the items before this one
-    look_share: Array  # the items that each thread owns while these are looked at
+    block_start: Array  # the first block of each item of the batch
+    block_item: Array  # the validation number of the block's item
+    block_begin: Array  # the validation pairs of a block
+    block_end: Array
+    pairs_before: Array  # in the blocks before this one
+    block_share: Array
 
 
 class Work(NamedTuple):
@@ -164,6 +169,7 @@ class Work(NamedTuple):
     direct: Array  # ∂L/∂m that does not go through ω′
     gate_slope: Array  # the gradient on wᵀωᵢ + b, in the type of the rows
     loss: Array
+    blocks: Array  # partial sums of g_i
     old_users: Array  # ω_u of each user of the batch, as it was before its step
     gate: Array  # (threads, …): every thread takes the same steps on a copy of w and b
     gate_count: Array
@@ -374,10 +380,20 @@ def sum_up(
     end: int,
     dim: int,
 ) -> None:
-    """target = Σ scale[k]·source[rows[k]] over the entries k of a user, of which there are some."""
+    """target = Σ scale[k]·source[rows[k]] over the entries k of a user, of which there are some.
+
+    Two at once, for each waits for what was stored before it.
+    """
     put_scaled(target, at, source, stride * rows[begin], scale[begin], dim)
-    for k in range(begin + 1, end):
-        add_scaled(target, at, source, stride * rows[k], scale[k], dim)
+    twos = begin + 1 + (end - begin - 1) // 2 * 2
+    for j in range(begin + 1, twos, 2):
+        one, other = np.uint64(stride * rows[j]), np.uint64(stride * rows[j + 1])
+        by_one, by_other = fill(target, scale[j]), fill(target, scale[j + 1])
+        for k in range(np.uint64(0), np.uint64(dim), width(target)):
+            both = by_one * load(source, one + k) + by_other * load(source, other + k)
+            store(target, np.uint64(at) + k, load(target, np.uint64(at) + k) + both)
+    if twos < end:
+        add_scaled(target, at, source, stride * rows[twos], scale[twos], dim)
 
 
 @jit_inline
@@ -759,15 +775,24 @@ def find_validation(
         n_guided += 1 if found >= 0 else 0
     plan.n_guided[b] = n_guided
     place = work.place_validation_items[thread]
-    start, n_items = groups.item_start[row], plan.n_items[b]
+    start, n_items, n_blocks = groups.item_start[row], plan.n_items[b], 0
     before = plan.pairs_before[b]
     before[0] = 0
     for h in range(n_items):
-        found = place[validation.item_number[plan.item_rows[b, h]]]
+        number = validation.item_number[plan.item_rows[b, h]]
+        found = place[number]
         plan.item_group[b, h] = found
-        needed = found >= 0 and _has_unclicked(plan, b, h)
-        before[h + 1] = before[h] + (start[found + 1] - start[found] if needed else 0)
-    share_out(before, n_items, 1, 1, plan.look_share[b])
+        plan.block_start[b, h] = n_blocks
+        if found < 0 or not _has_unclicked(plan, b, h):
+            continue
+        for begin in range(start[found], start[found + 1], BLOCK):
+            end = min(begin + BLOCK, start[found + 1])
+            plan.block_item[b, n_blocks] = number
+            plan.block_begin[b, n_blocks], plan.block_end[b, n_blocks] = begin, end
+            before[n_blocks + 1] = before[n_blocks] + end - begin
+            n_blocks += 1
+    plan.block_start[b, n_items] = n_blocks
+    share_out(before, n_blocks, 4, 1, plan.block_share[b])
 
 
 @jit
@@ -916,68 +941,70 @@ def look_straight(plan: Plan, b: int, work: Work, begin: int, end: int) -> None:
 
 @jit
 def look_at_items(
-    model: Model, plan: Plan, b: int, number: Array, work: Work, first: int, last: int
+    model: Model,
+    plan: Plan,
+    b: int,
+    validation: Validation,
+    work: Work,
+    options: Options,
+    thread: int,
 ) -> None:
-    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u of some items, where they have a number."""
+    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
     dim, users, slope = model.dim, model.users, work.slope
     item_entries, entry_user = plan.item_entries[b], plan.entry_user[b]
-    last_entry = plan.n_entries[b] - 1
-    for h in range(first, last):
-        at = h if len(number) == 0 else number[plan.item_rows[b, h]]
-        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-            fetch(users, 3 * dim * entry_user[item_entries[min(j + FAR_AHEAD, last_entry)]], dim)
-        if at < 0:
-            continue
+    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+        at, begin, end = h, plan.item_start[b, h], plan.item_start[b, h + 1]
+        if options.strategy == BILEVEL:
+            if plan.item_group[b, h] < 0:
+                continue
+            at = validation.item_number[plan.item_rows[b, h]]
         put(model.ahead_items, dim * at, model.items, 3 * dim * plan.item_rows[b, h], dim)
-        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-            k = item_entries[j]
+        for j in range(begin, end):
+            k, soon = item_entries[j], item_entries[min(j + FAR_AHEAD, end - 1)]
+            fetch(users, 3 * dim * entry_user[soon], dim)
             row = 3 * dim * entry_user[k]
             add_scaled(model.ahead_items, dim * at, users, row, slope[k], dim)
 
 
 @jit
-def validate_items(
+def validate_blocks(
     model: Model,
     plan: Plan,
     b: int,
-    validation: Validation,
     groups: Groups,
     row: int,
+    scale: float,
     work: Work,
     thread: int,
 ) -> None:
-    """gᵢᵀωᵤ of every pair: g_i = ∂L_val/∂ω_i at ω′, Σ (p − relevant)·ω′_u over validation pairs."""
-    dim, users, items, direction = model.dim, model.ahead_users, model.ahead_items, work.own[thread]
+    """Parts of g_i = ∂L_val/∂ω_i at ω′: sums of (p − relevant)·ω′_u over validation pairs of i."""
+    dim, users, items = model.dim, model.ahead_users, model.ahead_items
     item_users, item_relevant = groups.item_users[row], groups.item_relevant[row]
     own, logit = work.own_slope[thread], work.own_logit[thread]
-    before, last_pair = plan.pairs_before[b], len(item_users) - 1
-    h, stop = plan.look_share[b, thread], plan.look_share[b, thread + 1]
-    while h < stop:
-        first, n = h, 0
-        while h < stop and n < PAIRS_AT_ONCE:
-            look_at_items(model, plan, b, validation.item_number, work, h, h + 1)
-            pairs = before[h + 1] - before[h]
-            if pairs > 0:
-                item = dim * validation.item_number[plan.item_rows[b, h]]
-                begin = groups.item_start[row, plan.item_group[b, h]]
-                for k in range(begin, begin + pairs):
-                    fetch(users, dim * item_users[min(k + FAR_AHEAD, last_pair)], dim)
-                    logit[n] = dot(users, dim * item_users[k], items, item, dim)
-                    own[n] = 1 if item_relevant[k] else 0
-                    n += 1
-            h += 1
-        slopes_if_shown(logit, own, validation.scale, n)
-        n = 0
-        for i in range(first, h):
-            pairs = before[i + 1] - before[i]
-            if pairs > 0:
-                begin = groups.item_start[row, plan.item_group[b, i]]
-                sum_up(direction, 0, users, dim, item_users[begin:], own[n:], 0, pairs, dim)
-                go_along_item(model, plan, b, work, i, direction)
-                n += pairs
+    last_pair = len(item_users) - 1
+    for j in range(plan.block_share[b, thread], plan.block_share[b, thread + 1]):
+        begin, end = plan.block_begin[b, j], plan.block_end[b, j]
+        item = dim * plan.block_item[b, j]
+        for k in range(begin, end):
+            fetch(users, dim * item_users[min(k + FAR_AHEAD, last_pair)], dim)
+            logit[k - begin] = dot(users, dim * item_users[k], items, item, dim)
+            own[k - begin] = 1 if item_relevant[k] else 0
+        slopes_if_shown(logit, own, scale, end - begin)
+        sum_up(work.blocks, dim * j, users, dim, item_users[begin:], own, 0, end - begin, dim)
 
 
-PAIRS_AT_ONCE = 96  # validation pairs whose rows stay in the nearest caches
+@jit
+def carry_to_items(model: Model, plan: Plan, b: int, work: Work, thread: int) -> None:
+    """gᵢᵀωᵤ of every pair, from the parts of g_i."""
+    dim, direction, real = model.dim, work.own[thread], work.own.dtype.type
+    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+        first, last = plan.block_start[b, h], plan.block_start[b, h + 1]
+        if first == last:
+            continue
+        put(direction, 0, work.blocks, dim * first, dim)
+        for j in range(first + 1, last):
+            add_scaled(direction, 0, work.blocks, dim * j, real(1), dim)
+        go_along_item(model, plan, b, work, h, direction)
 
 
 @jit_inline
@@ -1019,8 +1046,8 @@ def validate_users(
         first += 1
     n, j = 0, first
     while j <= last_guided and guided[j] < stop:
-        soon = plan.user_rows[b, guided[min(j + AHEAD, last_guided)]]
-        fetch(users, dim * validation.user_number[soon], dim)
+        soon = guided[min(j + AHEAD, last_guided)]
+        fetch(users, dim * validation.user_number[plan.user_rows[b, soon]], dim)
         found, user = user_group[guided[j]], validation.user_number[plan.user_rows[b, guided[j]]]
         for k in range(user_start[found], user_start[found + 1]):
             logit[n] = dot(users, dim * user, items, dim * user_items[k], dim)
@@ -1210,7 +1237,10 @@ def step_users(
     last_user = plan.n_users[b] - 1
     for g in range(first, last):
         user = user_rows[g]
-        fetch_record(users, count, user_rows[min(g + AHEAD, last_user)], dim)
+        soon = user_rows[min(g + AHEAD, last_user)]
+        fetch_record(users, count, soon, dim)
+        if ahead:
+            fetch(model.ahead_users, dim * max(0, validation.user_number[soon]), dim)
         begin, end = plan.user_start[b, g], plan.user_start[b, g + 1]
         put(work.old_users, dim * g, users, 3 * dim * user, dim)
         if end == begin + 1:
@@ -1271,21 +1301,22 @@ def learn_exposure(
     look_at_users(model, plan, b, validation, work, options, thread)
     if strategy == FROZEN:
         return
-    if strategy == BILEVEL:
-        row = b if options.validation_batch else 0
+    if strategy in (BILEVEL, BILEVEL_ON_BATCH):
         wait_for_all(barrier, n_threads)
-        validate_items(model, plan, b, validation, groups, row, work, thread)
+        look_at_items(model, plan, b, validation, work, options, thread)
         wait_for_all(barrier, n_threads)
-        validate_users(model, plan, b, validation, groups, row, work, thread)
-    elif strategy == BILEVEL_ON_BATCH:
-        first, last = plan.item_share[b, thread], plan.item_share[b, thread + 1]
-        wait_for_all(barrier, n_threads)
-        look_at_items(model, plan, b, validation.item_number[:0], work, first, last)
-        wait_for_all(barrier, n_threads)
-        look_again_at_users(model, plan, b, work, thread)
-        wait_for_all(barrier, n_threads)
-        look_again_at_items(model, plan, b, work, thread)
-        wait_for_all(barrier, n_threads)
+        if strategy == BILEVEL:
+            row = b if options.validation_batch else 0
+            validate_blocks(model, plan, b, groups, row, validation.scale, work, thread)
+            wait_for_all(barrier, n_threads)
+            carry_to_items(model, plan, b, work, thread)
+            wait_for_all(barrier, n_threads)
+            validate_users(model, plan, b, validation, groups, row, work, thread)
+        else:
+            look_again_at_users(model, plan, b, work, thread)
+            wait_for_all(barrier, n_threads)
+            look_again_at_items(model, plan, b, work, thread)
+            wait_for_all(barrier, n_threads)
     step_seers(model, plan, b, work, options, thread)
     wait_for_all(barrier, n_threads)
     step_gate(model, plan, b, work, thread)
