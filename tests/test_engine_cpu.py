@@ -47,7 +47,9 @@ class Problem(NamedTuple):
         return {name: self.parameters[name] for name in names}
 
 
-def random_problem(seed: int = 0, *, n: int = N_SAMPLES, scale: float = 0.5) -> Problem:
+def random_problem(
+    seed: int = 0, *, n: int = N_SAMPLES, scale: float = 0.5, dim: int = DIM
+) -> Problem:
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> NDArray[Any]:
@@ -62,10 +64,10 @@ def random_problem(seed: int = 0, *, n: int = N_SAMPLES, scale: float = 0.5) -> 
     validation_items[-10:] = N_ITEMS - 1
     return Problem(
         {
-            "user_factors": normal(N_USERS, DIM),
-            "item_factors": normal(N_ITEMS, DIM),
-            "exposure_user_factors": normal(N_USERS, DIM),
-            "gate_weight": normal(DIM),
+            "user_factors": normal(N_USERS, dim),
+            "item_factors": normal(N_ITEMS, dim),
+            "exposure_user_factors": normal(N_USERS, dim),
+            "gate_weight": normal(dim),
             "gate_bias": normal(1),
         },
         Pairs(
@@ -133,6 +135,24 @@ def test_every_strategy_gives_the_parameters_of_the_reference(strategy: Any, dty
 def test_parts_of_the_validation_pairs_come_in_the_same_turn(size: int, dtype: type) -> None:
     objective = Objective("low_variance", "bilevel", validation_batch=size)
     assert_engines_agree(random_problem(), objective, dtype, exposure="item", optimiser=OPTIMISER)
+
+
+@pytest.mark.parametrize("dim", [4, 8, 11])  # less than a vector, a whole one, more
+def test_rows_of_any_length_give_the_parameters_of_the_reference(dim: int) -> None:
+    problem = random_problem(dim=dim)
+    objective = Objective("low_variance", "bilevel")
+    assert_engines_agree(problem, objective, np.float64, exposure="item", optimiser=OPTIMISER)
+
+
+def test_a_row_that_has_taken_very_many_steps_goes_on() -> None:
+    problem, objective = random_problem(), Objective("low_variance")
+    engine = CpuEngine(objective, OPTIMISER, problem.start(learned=False), threads=1)
+    state = engine.state()
+    state["user_count"][:] = 10**6
+    engine.epoch(problem.pairs, batch_size=BATCH)
+    assert np.isfinite(engine.parameters()["user_factors"]).all()
+    assert state["user_count"].max() == 10**6  # of the users in no batch
+    assert state["user_count"].min() < 10**5  # the others stay at the last correction
 
 
 def test_the_lookahead_moves_the_exposure() -> None:
