@@ -141,6 +141,7 @@ def main() -> None:
         "trials": len(courses),
         "splits": given.splits,
         "methods": sorted(set(methods)),
+        "best_of_all": max(value for one in courses for value, _ in one),
         "best_judged": float(np.mean([max(v for v, _ in one) for one in courses])),
         "estimates": verdicts(courses),
         "versions": versions(),

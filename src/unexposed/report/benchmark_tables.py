@@ -102,7 +102,8 @@ def selection(document: dict[str, Any]) -> Table:
     trained = "one split" if splits == 1 else f"the mean of {splits} splits"
     note = (
         f"{document['trials']} settings of {methods}, {trained}; the mean of their best judged "
-        f"DCG@3 is {document['best_judged']:.3f}. few: DCG@3 among ten random items; top 20 and "
+        f"DCG@3 is {document['best_judged']:.3f}, the best of all "
+        f"{document['best_of_all']:.3f}. few: DCG@3 among ten random items; top 20 and "
         "all: DCG@20 and DCG over the catalogue; pooled: normalised over all users."
     )
     return Table("selection", "What to choose by", heads, rows, [note])
