@@ -40,6 +40,13 @@ def compared(name: str, dataset: str = "") -> str:
     return markdown(experiments.short_comparison(name, name, result(name), paper, metrics))
 
 
+def compared_in(name: str) -> str:
+    """DCG@3 of the methods of an experiment."""
+    asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
+    found = asked["found"]["comparison"]
+    return markdown(experiments.short_comparison(name, name, found, {}, ["dcg@3"]))
+
+
 def section(name: str, kind: str, files: str = "*") -> str:
     return section_block(*results(), name, kind=kind, files=files)
 
@@ -68,6 +75,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "fast strategies table": ("docs/methods.md", partial(compared, "coat_strategies_fast")),
     "yahoo table": ("docs/methods.md", partial(compared, "yahoo_defaults_cuda", "yahoo_r3")),
     "cpu table": ("docs/engine.md", lambda: markdown(benchmarks.cpu(result("engine_cpu")))),
+    "validation batch table": ("docs/engine.md", partial(compared_in, "validation_batch_yahoo")),
     "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
     "adam table": ("docs/engine.md", lambda: markdown(benchmarks.adam(result("row_adam_coat")))),
     "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),

@@ -30,13 +30,20 @@ def cpu(document: dict[str, Any]) -> Table:
         [
             Cell(row["what"]),
             Cell(row["bar"] or NONE),
-            *(Cell(f"{row[key]:.2f}") for key in ("median", "least", "greatest")),
+            *(Cell(_figure(row[key])) for key in ("median", "least", "greatest")),
         ]
         for row in document["table"]
     ]
     clicks, load = document["clicks"], document["load_average"][0]
     note = f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024; load average {load:.1f}."
     return Table("cpu", "The CPU engine", ["", "bar", "median", "least", "greatest"], rows, [note])
+
+
+def _figure(value: float | None) -> str:
+    """Two places where they say something; what could not be measured is absent."""
+    if value is None:
+        return "absent"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def share(document: dict[str, Any]) -> Table:
