@@ -132,8 +132,8 @@ def engine_runs(
                 threads=threads,
             )
             runs[f"{name}, {threads} cores"] = epoch_of(engine, samples, time.perf_counter)
-            if threads == 1:
-                runs[f"{name}, CPU"] = epoch_of(engine, samples, time.thread_time)
+            what = "CPU" if threads == 1 else "first thread"
+            runs[f"{name}, {what}"] = epoch_of(engine, samples, time.thread_time)
     return runs
 
 
@@ -214,6 +214,16 @@ def answer(process: Any) -> str:
     return line
 
 
+def busy_seconds() -> float:
+    """Seconds that all cores have worked since the machine started; 0 where that is not known."""
+    try:
+        columns = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    except OSError:
+        return 0.0
+    idle, waiting = int(columns[3]), int(columns[4])
+    return (sum(int(c) for c in columns[:8]) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     rng, repeats = np.random.default_rng(0), arguments.repeats
     source, clicks = yahoo(arguments.data_dir, rng)
@@ -229,7 +239,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         (f"UBO in PyTorch, {cores()} cores", cores(), time.perf_counter),
     ):
         runs[name] = pytorch_run(clicks, pairs, theta, guide, threads=threads, clock=clock)
+    busy, own, wall = busy_seconds(), time.process_time(), time.perf_counter()
     times = epochs_in_turn(runs, repeats)
+    others = busy_seconds() - busy - (time.process_time() - own)
+    others_share = max(0.0, others / cores() / (time.perf_counter() - wall))
     by_size, memory = cost_by_size(arguments.sizes, repeats)
     table = [
         *method_rows(times),
@@ -249,6 +262,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "validation_pairs": len(guide),
         "compile_or_load_seconds": compiling,
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "others_share": others_share,  # of the cores, that other programs had meanwhile
         "epoch_seconds": times,
         "memory": memory,
         "table": table,
