@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -73,7 +74,7 @@ def test_recommend_for_listed_users_prints_csv(run, here):
     code, out, err = run("recommend", "model", "--users", "ids.txt", "-k", "1")
     assert code == 0
     assert [line.split(",")[0] for line in out.splitlines()] == ["user", "u3", "u1"]
-    assert "left out 1 users the model never saw, first 'nobody'" in err
+    assert "left out 1 user the model never saw, first 'nobody'" in err
 
 
 def test_integer_ids_from_a_file_are_found(run, here):
@@ -407,6 +408,17 @@ BAD = {
         ["none of these users has a click"],
     ),
     "similar to nothing": ("similar {}", model, ["--item ID or --user ID"]),
+    "names of users": ("similar {} --user u1 --titles log.csv", model, ["names items"]),
+    "a column of names without a file": (
+        "recommend {} --title name",
+        model,
+        ["--titles gives: give both"],
+    ),
+    "names of other items": (
+        "recommend model --titles {}",
+        lambda: model() and bad_file("names.csv", "item,title\nx,y\n"),
+        ["names.csv names no item of the model"],
+    ),
     "similar without vectors": ("similar {} --item i1", model, ["has no item vectors"]),
     "unknown users": (
         "recommend model --users {}",
@@ -690,6 +702,8 @@ def test_the_doctor_says_what_a_model_is_and_finds_a_changed_byte(run, here):
     code, out, err = run("doctor", "model")
     assert code == 0, err
     assert "item_factors = 7 × 7" in out
+    assert "learning_rate = 0.001" in out
+    assert not re.search(r"\d\.\d{5}", out)  # nobody reads sixteen digits
     assert "every checksum is right" in out
     code, out, _ = run("doctor", "model", "--json")
     document = json.loads(out)
@@ -803,7 +817,7 @@ def test_users_the_model_never_saw_get_what_is_asked_for_them(run, umf):
         *[("ghost", "false")] * 2,
         *[("u1", "true")] * 2,
     ]
-    assert "the popular list goes to 1 users the model never saw, first 'ghost'" in err
+    assert "the popular list goes to 1 user the model never saw, first 'ghost'" in err
     code, out, err = run(*words, "refuse")
     assert (code, out) == (2, "")
     assert "never trained on user 'ghost'" in err
@@ -819,7 +833,7 @@ def test_users_of_a_newer_log_are_folded_in(run, umf):
     assert [row[0] for row in rows if row[2] == "1"] == ["new", "u3"]
     assert not {row[1] for row in rows if row[0] == "new"} & {"i1", "i2"}
     assert "i5" not in {row[1] for row in rows if row[0] == "u3"}
-    assert "left out 1 users" in err
+    assert "left out 1 user the model never saw" in err
     code, out, err = run(
         *"recommend model --new-clicks newer.csv --unknown popular --out recs.parquet -k 3".split()
     )
@@ -827,6 +841,42 @@ def test_users_of_a_newer_log_are_folded_in(run, umf):
     table = pl.read_parquet("recs.parquet")
     assert table.filter(~pl.col("known"))["user"].to_list() == ["lost"] * 3
     assert "recommendations for 3 users" in err
+
+
+TITLES = "film;title\ni1;One, or the first\ni3;Three\nnovelty;none of ours\n"
+
+
+def test_lists_and_similar_items_show_the_names_of_items(run, umf):
+    Path("names.csv").write_text(TITLES)
+    words = "--titles names.csv --delimiter ;".split()
+    code, out, err = run(*"recommend model -k 7 --show-clicked".split(), *words)
+    assert code == 0, err
+    rows = list(csv.DictReader(out.splitlines()))
+    assert list(rows[0])[:4] == ["user", "item", "title", "rank"]
+    assert {row["item"]: row["title"] for row in rows} == {
+        **{f"i{n}": "" for n in (0, 2, 4, 5, 6)},
+        "i1": "One, or the first",
+        "i3": "Three",
+    }
+    assert "names.csv: names of 2 of 7 items" in err
+    code, _, err = run(*"recommend model -k 7 --show-clicked --out r.parquet".split(), *words)
+    assert code == 0, err
+    table = pl.read_parquet("r.parquet")
+    assert set(table.filter(item="i3")["title"]) == {"Three"}
+    Path("names.csv").write_text(TITLES.replace(";", "\t"))
+    Path("names.csv").rename("names.tsv")
+    code, out, err = run(*"similar model --item i3 -k 6 --titles names.tsv --json".split())
+    assert code == 0, err
+    assert {row["item"]: row["title"] for row in json.loads(out)}["i1"] == "One, or the first"
+
+
+def test_the_delimiter_is_that_of_the_newer_log_where_there_is_one(run, umf):
+    Path("names.csv").write_text(TITLES.replace(";", "|").replace(",", "").replace("|", ","))
+    Path("newer.csv").write_text("user;item\nnew;i1\n")
+    words = "recommend model --new-clicks newer.csv --delimiter ; --titles names.csv -k 2"
+    code, out, err = run(*words.split())
+    assert code == 0, err
+    assert out.splitlines()[0].startswith("user,item,title,rank")
 
 
 def test_similar_items_and_users_are_printed(run, umf):

@@ -186,14 +186,15 @@ class FactorMethod(TrainedMethod):
         learned_from = self.trained_on(clicks, side)
 
         kind = type(engine).__name__
+        name = kind.removesuffix("Engine").lower()
         if kind != "ReferenceEngine":  # which has nothing to compile
-            progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
+            progress.note(f"getting the {name} engine ready: compiled once on a machine, then kept")
         engine.compile()
         return training.Trainee(
             *self._steps_and_epoch(engine, learned_from, seed, rng),
             parameters=lambda: self.finished(engine.parameters(), clicks, side),
             memory=training.Memory(kind, engine.state, engine.restore, rng),
-            facts={"engine": kind.removesuffix("Engine").lower()},
+            facts={"engine": name},
         )
 
     def _steps_and_epoch(

@@ -33,8 +33,10 @@ Say = Callable[[str], object]
 
 # What a column may be called, best first: lower case, without "_", "-" and spaces.
 NAMES = {
-    "user": "user userid uid customer customerid visitor visitorid member memberid u",
-    "item": "item itemid iid product productid sku movie movieid song songid track trackid "
+    "user": "user userid uid customer customerid visitor visitorid member memberid viewer viewerid "
+    "listener listenerid reader readerid u",
+    "item": "item itemid iid product productid sku movie movieid film filmid video videoid "
+    "song songid track trackid "
     "article articleid book bookid asin i",
     "rating": "rating ratings stars",
     "relevance": "relevance relevant label",
@@ -142,8 +144,8 @@ def read_judged(
     known = (users >= 0) & (items >= 0)
     if not known.all():
         left_out = (
-            f"{table.name}: left out {np.sum(~known)} of {len(known)} judged pairs: "
-            f"{np.sum(user_at < 0)} unknown users, {np.sum(item_at < 0)} unknown items"
+            f"{table.name}: left out {np.sum(~known):,} of {len(known):,} judged pairs: "
+            f"{np.sum(user_at < 0):,} unknown users, {np.sum(item_at < 0):,} unknown items"
         )
         if not known.any():
             raise InputError(f"{left_out}; judge users and items of the training log")
@@ -151,6 +153,12 @@ def read_judged(
     return Judgements.from_pairs(
         users[known], items[known], relevant[known], user_ids=like.user_ids, item_ids=like.item_ids
     )
+
+
+def check_title(titles: object, title: str | None) -> None:
+    """Refuse a column of names without the file it would be in."""
+    if title is not None and titles is None:
+        raise InputError("--title names a column of the file that --titles gives: give both")
 
 
 def read_titles(

@@ -100,6 +100,8 @@ def _spoken(value: Any) -> str:
         return ", ".join(f"{name} = {_spoken(part)}" for name, part in value.items())
     if isinstance(value, list):
         return " × ".join(map(_spoken, value))
+    if type(value) is float:
+        return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 

@@ -13,6 +13,8 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a 
 MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
 OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
+Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
+TitleColumn = Annotated[str | None, typer.Option(help="Column of names in --titles.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="name=value for a setting, method.name=value for one method."),

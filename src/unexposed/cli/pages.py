@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from unexposed.cli.options import NO_COLUMNS, AsJson, Columns, DataDir, with_columns
+from unexposed.cli.options import (
+    NO_COLUMNS,
+    AsJson,
+    Columns,
+    DataDir,
+    TitleColumn,
+    with_columns,
+)
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
@@ -26,7 +33,7 @@ def report(
     titles: Annotated[
         Path | None, typer.Option(help="Model: file with the names of items, by id.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Column of names in --titles.")] = None,
+    title: TitleColumn = None,
     columns: Columns = NO_COLUMNS,
     as_json: AsJson = False,
 ) -> None:

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unexposed.cli.options import NO_COLUMNS, AsJson, Columns, ModelFolder, with_columns
+from unexposed.cli.options import (
+    NO_COLUMNS,
+    AsJson,
+    Columns,
+    ModelFolder,
+    TitleColumn,
+    Titles,
+    with_columns,
+)
 from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from unexposed.recommender import Model
 
 
@@ -48,6 +58,8 @@ def recommend(
     new_clicks: Annotated[
         Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
     ] = None,
+    titles: Titles = None,
+    title: TitleColumn = None,
     columns: Columns = NO_COLUMNS,
 ) -> None:
     """Recommend items for users, by raw id."""
@@ -62,6 +74,9 @@ def recommend(
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     model = load(folder)
+    # a delimiter given is that of the pairs or the newer log, if there are any
+    own = columns.delimiter if candidates is None and new_clicks is None else None
+    names = _read_titles(titles, title, model, item=columns.item, delimiter=own)
     pairs = None if candidates is None else read_pairs(candidates, **columns.pair(), say=say)
     rules = Rules(
         hide_clicked=not show_clicked,
@@ -85,6 +100,8 @@ def recommend(
         raise InputError(f"the model knows none of the users in {users or new_clicks}")
     with progress() as bar:
         tables = serving.recommend(served, wanted, k, rules, whole=model, progress=bar)
+        if names is not None:
+            tables = (_with_titles(table, names) for table in tables)
         if out is None:
             writing.write_csv(tables, sys.stdout)
             return
@@ -98,6 +115,8 @@ def similar(
     item: Annotated[str | None, typer.Option(help="Items like this one, by raw id.")] = None,
     user: Annotated[str | None, typer.Option(help="Users like this one, by raw id.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
+    titles: Titles = None,
+    title: TitleColumn = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the items or users whose vectors are most like those of one."""
@@ -105,12 +124,17 @@ def similar(
 
     if (item is None) == (user is None):
         raise InputError("give --item ID or --user ID")
+    if titles is not None and item is None:
+        raise InputError("--titles names items: give --item, for users have none")
     model = load(folder)
+    names = _read_titles(titles, title, model)
     if item is not None:
         table = model.similar_items(model.item_ids.parse([item])[0], k)
     else:
         assert user is not None
         table = model.similar_users(model.user_ids.parse([user])[0], k)
+    if names is not None:
+        table = _with_titles(table, names)
     if as_json:
         return print_json(table.to_dicts())
     sys.stdout.write(table.write_csv())
@@ -139,6 +163,34 @@ def export(
     return None
 
 
+def _read_titles(
+    path: Path | None,
+    title: str | None,
+    model: "Model",
+    *,
+    item: str | None = None,
+    delimiter: str | None = None,
+) -> dict[Any, str] | None:
+    """What items are called, by raw id."""
+    from unexposed.reading import check_title, read_titles
+
+    check_title(path, title)
+    if path is None:
+        return None
+    found = read_titles(path, model, title=title, item=item, delimiter=delimiter)
+    say(f"{path}: names of {len(found):,} of {len(model.item_ids):,} items")
+    raw = model.item_ids.values[list(found)].tolist()
+    return dict(zip(raw, found.values(), strict=True))
+
+
+def _with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
+    """The table with a column `title` after `item`; empty where an item has none."""
+    import polars as pl
+
+    titles = pl.Series("title", [names.get(raw) for raw in table["item"].to_list()], pl.String)
+    return table.insert_column(table.columns.index("item") + 1, titles)
+
+
 def _read_items(path: Path, model: "Model") -> list[Any]:
     from unexposed.reading import read_ids
 
@@ -151,4 +203,5 @@ def _read_items(path: Path, model: "Model") -> list[Any]:
 def _say_unknown(unknown: list[Any], rule: str) -> None:
     done = {"popular": "the popular list goes to", "skip": "left out"}.get(rule)
     if done is not None:
-        say(f"{done} {len(unknown)} users the model never saw, first {unknown[0]!r}")
+        users = "1 user" if len(unknown) == 1 else f"{len(unknown):,} users"
+        say(f"{done} {users} the model never saw, first {unknown[0]!r}")

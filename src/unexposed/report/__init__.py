@@ -110,14 +110,13 @@ def model_document(
 ) -> dict[str, Any]:
     """What a saved model says, as plain data."""
     from unexposed.evaluation import protocol
-    from unexposed.reading import read_judged, read_titles
+    from unexposed.reading import check_title, read_judged, read_titles
     from unexposed.report import portrait
     from unexposed.report.names import Names
     from unexposed.storage import load
 
     given = given or Given()
-    if given.title is not None and given.titles is None:
-        raise InputError("--title names a column of the file that --titles gives: give both")
+    check_title(given.titles, given.title)
     if given.protocol is not None and given.judged is None:
         raise InputError("--protocol says how to evaluate on judged pairs: give --judged, too")
     by = portrait.PROTOCOL if given.protocol is None else protocol(given.protocol)

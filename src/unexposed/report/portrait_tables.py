@@ -144,8 +144,7 @@ def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
 def judged(data: dict[str, Any]) -> Table:
     """Every metric with its interval, and by the popularity of the relevant items."""
     parts = data["by_popularity"]
-    heads = ["", "all", "95 % interval"]
-    heads += [f"{name} ({part['items']:,} items)" for name, part in parts.items()]
+    heads = ["", "all", "95 % interval", *parts]
     rows = []
     for metric, value in data["metrics"].items():
         low, high = value["ci95"]
@@ -157,7 +156,11 @@ def judged(data: dict[str, Any]) -> Table:
                 *(Cell(number(part["metrics"][metric])) for part in parts.values()),
             ]
         )
-    note = f"Protocol `{data['protocol']}`, {data['users']:,} users; intervals over users."
+    sizes = ", ".join(f"{part['items']:,} {name}" for name, part in parts.items())
+    note = (
+        f"Protocol `{data['protocol']}`, {data['users']:,} users; intervals over users. "
+        f"There are {sizes} items."
+    )
     return Table("judged", "On judged items", heads, rows, [note])
 
 
