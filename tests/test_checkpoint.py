@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from small import make_with
 from unexposed import archive, checkpoint, training
 from unexposed.data import Clicks, Ids
 from unexposed.engine import Strategy
 from unexposed.errors import InputError
-from unexposed.methods import METHODS, make
+from unexposed.methods import METHODS
 from unexposed.progress import Silent, Tick
 from unexposed.recommender import Model, Side
-from unexposed.settings import known
 from unexposed.validation import ValidationSet
 
 QUICK = {
@@ -54,7 +54,7 @@ class Killer(Silent):
 
 
 def quick(name: str, **settings: Any) -> Any:
-    return make(name, **{k: v for k, v in (QUICK | settings).items() if k in known(METHODS[name])})
+    return make_with(name, QUICK | settings)
 
 
 def assert_same(one: Model, other: Model) -> None:

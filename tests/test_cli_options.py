@@ -1,8 +1,6 @@
 """The options that commands share."""
 
 import inspect
-import subprocess
-import sys
 from dataclasses import fields
 
 from unexposed import cli
@@ -41,13 +39,3 @@ def test_every_function_of_the_package_that_is_a_command_is_registered():
     assert registered == set(cli.COMMANDS)
     for command in cli.COMMANDS:
         assert inspect.unwrap(command).__module__.startswith("unexposed.cli.")
-
-
-def test_the_command_loads_no_more_than_typer_before_it_runs():
-    code = (
-        "import sys, unexposed.cli\n"
-        "heavy = {'numpy', 'polars', 'torch', 'numba', 'scipy', 'optuna', 'matplotlib'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

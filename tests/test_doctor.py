@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from unexposed import cli, doctor
+from command import ended
+from unexposed import doctor
 from unexposed.datasets import DATASETS
 from unexposed.doctor import Check
 from unexposed.engine import cpu, cuda
@@ -140,20 +141,17 @@ def test_a_data_folder_that_does_not_exist_is_broken(tmp_path, monkeypatch):
     assert "nowhere does not exist" in check.found
 
 
-def run(monkeypatch, capsys, *words: str) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["unexposed", "doctor", *words])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return int(end.value.code or 0), capsys.readouterr().out
+def run(capsys, *words: str) -> tuple[int, str]:
+    return ended("doctor", *words), capsys.readouterr().out
 
 
 def test_the_command_prints_cures_and_ends_with_1_if_something_is_broken(
     monkeypatch, capsys, tmp_path
 ):
-    code, out = run(monkeypatch, capsys)
+    code, out = run(capsys)
     assert code == 0
     assert any(line.startswith("ok      self-test cpu") for line in out.splitlines())
-    code, out = run(monkeypatch, capsys, "--data-dir", str(tmp_path / "nowhere"))
+    code, out = run(capsys, "--data-dir", str(tmp_path / "nowhere"))
     assert code == 1
     (broken,) = [line for line in out.splitlines() if line.startswith("broken")]
     assert "data folder" in broken
@@ -161,7 +159,7 @@ def test_the_command_prints_cures_and_ends_with_1_if_something_is_broken(
 
 
 def test_json_is_one_document(monkeypatch, capsys, tmp_path):
-    code, out = run(monkeypatch, capsys, "--data-dir", str(tmp_path / "nowhere"), "--json")
+    code, out = run(capsys, "--data-dir", str(tmp_path / "nowhere"), "--json")
     document = json.loads(out)
     assert code == 1
     assert document["healthy"] is False

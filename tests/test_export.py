@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow.parquet
 import pytest
 
+from command import ended
 from test_methods import fitted
-from unexposed import cli, export
+from unexposed import export
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.export import Vectors, build_index, export_model, index_recall
@@ -208,18 +209,15 @@ def test_what_was_measured_is_said(model, tmp_path):
         assert f"ubo as {kind}" in said
 
 
-def command(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["unexposed", "export", *words])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return int(end.value.code or 0), *capsys.readouterr()
+def command(capsys, *words: str) -> tuple[int, str, str]:
+    return ended("export", *words), *capsys.readouterr()
 
 
 def test_the_command_prints_one_json_document(model, tmp_path, monkeypatch, capsys):
     model.save(tmp_path / "model")
     place = tmp_path / "out"
     words = [str(tmp_path / "model"), "--to", str(place), "--format", "usearch", "-k", "5"]
-    code, out, _ = command(monkeypatch, capsys, *words, "--json")
+    code, out, _ = command(capsys, *words, "--json")
     assert code == 0
     assert json.loads(out) == json.loads((place / "export.json").read_text())
     assert json.loads(out)["k"] == 5
@@ -227,10 +225,10 @@ def test_the_command_prints_one_json_document(model, tmp_path, monkeypatch, caps
 
 def test_the_command_refuses_in_one_sentence_before_it_loads(tmp_path, monkeypatch, capsys):
     words = [str(tmp_path / "no model"), "--to", str(tmp_path / "out"), "--format"]
-    code, out, err = command(monkeypatch, capsys, *words, "onx")
+    code, out, err = command(capsys, *words, "onx")
     assert (code, out) == (2, "")
     assert err == "error: no export format 'onx'; did you mean 'onnx'?\n"
-    code, _, err = command(monkeypatch, capsys, *words, "onnx")
+    code, _, err = command(capsys, *words, "onnx")
     assert code == 2
     assert "is no model folder" in err
     assert names(tmp_path) == []

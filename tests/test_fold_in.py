@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from small import QUICK, make_with
 from unexposed import fold_in_kernel as kernel
 from unexposed.data import Clicks, Ids
 from unexposed.engine import Objective, Optimiser
@@ -16,24 +17,14 @@ from unexposed.methods import METHODS, make
 from unexposed.progress import Silent
 from unexposed.recommender import Side
 from unexposed.rules import Rules
-from unexposed.settings import known
 from unexposed.simulate import world
 
 FOLDS = sorted(set(METHODS) - {"cjmf"})
 PERSONAL = sorted(set(FOLDS) - {"random", "popularity"})
-QUICK = {
-    "dim": 8,
-    "epochs": 80,
-    "patience": 0,
-    "learning_rate": 0.02,
-    "batch_size": 128,
-    "negatives": 5,
-}
 
 
 def quick(name, **settings):
-    own = {k: v for k, v in (QUICK | settings).items() if k in known(METHODS[name])}
-    return make(name, **own)
+    return make_with(name, QUICK | settings)
 
 
 def pairs(rows, items, user_ids, item_ids):

@@ -1,8 +1,6 @@
 """A log that will not fit into memory ends in one sentence, and a small one fits into little."""
 
 import gzip
-import subprocess
-import sys
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 
+from command import python, unexposed
 from unexposed import memory
 from unexposed.errors import InputError
 from unexposed.methods import make
@@ -23,6 +22,7 @@ pytestmark = pytest.mark.skipif(
     reason="addresses are limited and counted otherwise here",
 )
 GIB = 1 << 30
+FIT = "fit log.csv --method popularity --out model".split()
 
 
 @pytest.fixture
@@ -30,21 +30,6 @@ def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
-
-
-def python(*words: str, limit: float = 0) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a process that may use so many addresses."""
-
-    def restrict() -> None:
-        if limit:
-            resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
-
-    command = [sys.executable, *words]
-    return subprocess.run(command, preexec_fn=restrict, capture_output=True, text=True, check=False)
-
-
-def unexposed(words: str, *, limit: float) -> subprocess.CompletedProcess[str]:
-    return python("-m", "unexposed", *words.split(), limit=limit)
 
 
 def lean_log(path: str, rows: int) -> None:
@@ -63,7 +48,7 @@ def wide_log(path: str, rows: int) -> None:
 def test_a_log_beyond_the_limit_is_refused_and_nothing_is_left_behind(here):
     """polars would end the process with signal 6."""
     lean_log("log.csv", 8_000_000)
-    done = unexposed("fit log.csv --method popularity --out model", limit=1.3 * GIB)
+    done = unexposed(*FIT, limit=1.3 * GIB)
     assert done.returncode == 2, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: log.csv: reading 8,000,001 lines takes about ")
@@ -80,14 +65,14 @@ def test_a_small_log_is_trained_and_served_within_two_gibibytes(here):
         "recommend model -k 1 --show-clicked --out lists.parquet",
         "report model --out page.html",
     ):
-        done = unexposed(words, limit=2 * GIB)
+        done = unexposed(*words.split(), limit=2 * GIB)
         assert done.returncode == 0, done.stderr
     assert pl.read_parquet("lists.parquet")["user"].to_list() == [1, 2]
 
 
 def test_a_limit_below_what_the_packages_need_is_named(here):
     lean_log("log.csv", 200)
-    done = unexposed("fit log.csv --method popularity --out model", limit=0.5 * GIB)
+    done = unexposed(*FIT, limit=0.5 * GIB)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert line.startswith("error: `ulimit -v` allows 512 MiB of addresses, which is less than")

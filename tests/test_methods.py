@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from small import QUICK, make_with
 from unexposed.data import Clicks, Judgements
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
@@ -12,20 +13,10 @@ from unexposed.settings import known
 from unexposed.storage import load
 
 PERSONAL = sorted(set(METHODS) - {"random", "popularity"})
-QUICK = {
-    "dim": 8,
-    "epochs": 80,
-    "patience": 0,
-    "learning_rate": 0.02,
-    "batch_size": 128,
-    "negatives": 5,
-    "n_models": 3,
-}
 
 
 def quick(name: str, **settings: object) -> object:
-    own = {k: v for k, v in (QUICK | settings).items() if k in known(METHODS[name])}
-    return make(name, **own)
+    return make_with(name, QUICK | settings)
 
 
 def fitted(name: str, clicks: Clicks, *, seed: int = 0, **settings: object) -> Model:

@@ -2,16 +2,14 @@
 
 import io
 import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from command import ended, unexposed
 from test_parquet import COLUMNS, WHOLE, N
-from unexposed import cli
 from unexposed.errors import InputError
 from unexposed.methods import make
 from unexposed.panics import without_panics
@@ -85,13 +83,11 @@ def here(tmp_path, monkeypatch, panicking) -> Path:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_refuses_it_in_one_sentence(here, words, capfd, monkeypatch):
+def test_every_command_refuses_it_in_one_sentence(here, words, capfd):
     before = sorted(here.rglob("*"))
-    monkeypatch.setattr(sys, "argv", ["unexposed", *words.split()])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
+    code = ended(*words.split())
     out, err = capfd.readouterr()
-    assert (end.value.code, out) == (2, "")
+    assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(f"error: bad.parquet cannot be read ({PANIC})")
     assert "panicked" not in err
     assert sorted(here.rglob("*")) == before
@@ -101,10 +97,7 @@ def test_every_command_refuses_it_in_one_sentence(here, words, capfd, monkeypatc
 def test_a_process_of_its_own_shows_our_lines_only(here, damage, panicking):
     damaged = {"bit": panicking, "cut": panicking[:-99], "foreign": b"PAR1" + b"x" * 99 + b"PAR1"}
     Path("bad.parquet").write_bytes(damaged.get(damage, b""))
-    words = "fit bad.parquet --method popularity --out other".split()
-    done = subprocess.run(
-        [sys.executable, "-m", "unexposed", *words], capture_output=True, text=True, check=False
-    )
+    done = unexposed(*COMMANDS[0].split())
     assert done.returncode == 2
     *before, last = done.stderr.splitlines()
     assert last.startswith("error: bad.parquet ")

@@ -2,8 +2,6 @@
 
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command import unexposed
 from unexposed.data import Clicks
 from unexposed.errors import InputError
 from unexposed.parquet import impossible_page
@@ -110,13 +109,7 @@ def test_reading_a_damaged_count_ends_in_a_sentence_of_the_command(tmp_path):
     whole[at] ^= 1
     (tmp_path / "clicks.parquet").write_bytes(whole)
     words = ["fit", "clicks.parquet", "--method", "popularity", "--out", "model"]
-    done = subprocess.run(
-        [sys.executable, "-m", "unexposed", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = unexposed(*words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: clicks.parquet is damaged (")
 

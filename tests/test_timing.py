@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from small import make_with
 from unexposed import experiment, results, running, timing, training
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
@@ -13,7 +14,6 @@ from unexposed.experiment_data import open_data
 from unexposed.factors import TrainedMethod
 from unexposed.methods import METHODS, make
 from unexposed.progress import Silent
-from unexposed.settings import known
 
 
 class Clock:
@@ -48,8 +48,7 @@ class Slow(TrainedMethod):
 
 
 def quick(name: str, **settings):
-    asked = {"epochs": 2, "dim": 4, "n_models": 2, "negatives": 3} | settings
-    return make(name, **{k: v for k, v in asked.items() if k in known(METHODS[name])})
+    return make_with(name, {"epochs": 2, "dim": 4, "n_models": 2, "negatives": 3} | settings)
 
 
 def timed(method, clicks):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from small import make_with
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
 from unexposed.recommender import Side
-from unexposed.settings import known
 from unexposed.simulate import world
 from unexposed.storage import load
 
@@ -18,8 +18,7 @@ N_OLD, N_ITEMS = 60, 40
 
 
 def quick(name, **settings):
-    chosen = {"dim": 6, "epochs": 20, "patience": 0, "batch_size": 64} | settings
-    return make(name, **{k: v for k, v in chosen.items() if k in known(METHODS[name])})
+    return make_with(name, {"dim": 6, "epochs": 20, "patience": 0, "batch_size": 64} | settings)
 
 
 @pytest.fixture(scope="module")
