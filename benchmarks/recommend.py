@@ -1,12 +1,14 @@
 """Top-k lists for many users beside implicit's, in turn in one run, and the memory they take.
 
     python benchmarks/recommend.py [--implicit-python PYTHON] [--json FILE] [--stream N]
+    python benchmarks/recommend.py --whole [--json FILE]
 
 A model of a million users and 100,000 items (dim 64, 20 clicks a user) with vectors drawn at
 random; lists of 10 for a share of its users, clicked items hidden. Ours gives a table of raw ids,
 implicit's (in its own interpreter) arrays of indices. A ratio is worked out in every round, and its
 median, least and greatest given: on the wall, which needs idle cores, and in CPU seconds.
-The lists of N users are then written to Parquet and CSV while memory is watched.
+The lists of N users are then written to Parquet and CSV while memory is watched. With --whole
+nothing is compared: the lists of all users go to Parquet, and a FILE that is there gains this row.
 """
 
 import argparse
@@ -161,9 +163,11 @@ def peak_above(work: Callable[[], Any]) -> tuple[float, int | None]:
     return seconds, None if before is None else max(0, most - before)
 
 
-def stream(model: Model, n_users: int, folder: Path) -> list[dict[str, Any]]:
+def stream(
+    model: Model, n_users: int, folder: Path, endings: tuple[str, ...] = ("parquet", "csv")
+) -> list[dict[str, Any]]:
     rows = []
-    for ending in ("parquet", "csv"):
+    for ending in endings:
         path = folder / f"lists.{ending}"
         users = model.user_ids.values[:n_users]
         write = lambda to=path, of=users: model.write_recommendations(to, of, K, progress=Silent())  # noqa: E731
@@ -195,12 +199,35 @@ def show(result: dict[str, Any]) -> None:
         if seconds:
             wall = statistics.median(s[0] for s in seconds)
             print(f"{name}: {wall:.2f} s, {result['share'] / wall:,.0f} users a second")
-    for row in result["stream"]:
+    show_stream(result["stream"], result["model_bytes"])
+
+
+def show_stream(rows: list[dict[str, Any]], model_bytes: int) -> None:
+    for row in rows:
         peak = "?" if row["peak"] is None else f"{row['peak'] / 2**30:.2f} GiB"
         print(
             f"{row['users']:,} users to {row['format']}: {row['seconds']:.1f} s, "
-            f"{peak} above the model, which holds {result['model_bytes'] / 2**30:.2f} GiB"
+            f"{peak} above the model, which holds {model_bytes / 2**30:.2f} GiB"
         )
+
+
+def whole(model: Model, folder: Path, file: Path | None) -> None:
+    """All lists to Parquet, for the record."""
+    n_users = len(model.user_ids)
+    rows = stream(model, n_users, folder, endings=("parquet",))
+    for row in rows:
+        row |= {"cores": loops.CORES, "load_average": os.getloadavg()[0]}
+    show_stream(rows, parameter_bytes(model))
+    if file is None:
+        return
+    result = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"stream": []}
+    others = [row for row in result["stream"] if row["users"] != n_users]
+    result["stream"] = others + rows
+    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def parameter_bytes(model: Model) -> int:
+    return sum(array.nbytes for array in model.parameters.values())
 
 
 def main() -> None:
@@ -212,8 +239,13 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--share", type=int, default=20_000, help="users of each round")
     parser.add_argument("--stream", type=int, default=20_000, help="users written to files")
+    parser.add_argument("--whole", action="store_true", help="only write the lists of all users")
     arguments = parser.parse_args()
     model = drawn_model(arguments.users, arguments.items)
+    if arguments.whole:
+        with tempfile.TemporaryDirectory() as folder:
+            whole(model, Path(folder), arguments.json)
+        return
     with tempfile.TemporaryDirectory() as folder:
         written = stream(model, arguments.stream, Path(folder))
         found = compare(
@@ -231,7 +263,7 @@ def main() -> None:
             for n, clock in enumerate(("wall", "CPU"))
         },
         **found,
-        "model_bytes": sum(a.nbytes for a in model.parameters.values()),
+        "model_bytes": parameter_bytes(model),
         "stream": written,
     }
     show(result)
