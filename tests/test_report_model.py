@@ -149,6 +149,8 @@ def test_the_judged_part_follows_any_protocol(folder, name, tmp_path):
     headline = "dcg@3" if name == "ubo-ijcai22" else next(iter(expected["metrics"]))
     mean = number(expected["metrics"][headline]["mean"])
     assert f"On judged items its {shown(headline)} is {mean} over " in html
+    low, high = map(number, expected["metrics"][headline]["ci95"])
+    assert f"<small>({low} … {high})</small>" in html
     assert f"Protocol <code>{name}</code>" in html
 
 

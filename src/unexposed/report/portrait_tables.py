@@ -144,22 +144,21 @@ def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
 def judged(data: dict[str, Any]) -> Table:
     """Every metric with its interval, and by the popularity of the relevant items."""
     parts = data["by_popularity"]
-    heads = ["", "all", "95 % interval", *parts]
+    heads = ["", "all", *parts]
     rows = []
     for metric, value in data["metrics"].items():
         low, high = value["ci95"]
         rows.append(
             [
                 Cell(shown(metric)),
-                Cell(number(value["mean"])),
-                Cell(f"{number(low)} … {number(high)}"),
+                Cell(number(value["mean"]), aside=f"{number(low)} … {number(high)}"),
                 *(Cell(number(part["metrics"][metric])) for part in parts.values()),
             ]
         )
     sizes = ", ".join(f"{part['items']:,} {name}" for name, part in parts.items())
     note = (
-        f"Protocol `{data['protocol']}`, {data['users']:,} users; intervals over users. "
-        f"There are {sizes} items."
+        f"Protocol `{data['protocol']}`, {data['users']:,} users; in brackets the 95 % "
+        f"interval over users. There are {sizes} items."
     )
     return Table("judged", "On judged items", heads, rows, [note])
 
