@@ -84,11 +84,11 @@ import resource, sys
 from pathlib import Path
 from unexposed import memory
 memory.save_addresses()
-from unexposed import parquet, reading, sources
+from unexposed import delimited, parquet, reading
 path = Path(sys.argv[1])
 reading.read_log("small.csv", say=lambda _: None)
 if path.suffix == ".csv":
-    needed = sources.check_text(path).bytes_taken(2)
+    needed = delimited.check_text(path).bytes_taken(2)
 else:
     needed = parquet.bytes_taken(path, ["user", "item"])[1]
 limit = memory._addresses_used() + needed + memory.RESERVE + (16 << 20)

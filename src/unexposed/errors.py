@@ -16,3 +16,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {by_folded[near[0]]!r}?"
     return f"there is {', '.join(repr(k) for k in known) or 'none'}"
+
+
+def plain(text: object, limit: int = 1000) -> str:
+    """Text on one line, control characters escaped, shortened to a limit."""
+    whole = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+    return whole if len(whole) <= limit else whole[: limit - 1] + "…"

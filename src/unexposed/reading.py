@@ -15,19 +15,9 @@ from numpy.typing import NDArray
 
 from unexposed import memory
 from unexposed.data import Clicks, HasIds, Ids, Indices, Judgements
-from unexposed.errors import InputError, did_you_mean
-from unexposed.sources import (
-    Column,
-    Table,
-    Text,
-    bad_row,
-    check_text,
-    existing,
-    open_table,
-    plain,
-    refusing,
-    text_lines,
-)
+from unexposed.delimited import Column, Text, check_text, text_lines
+from unexposed.errors import InputError, did_you_mean, plain
+from unexposed.sources import Table, bad_row, existing, open_table, refusing
 
 Say = Callable[[str], object]
 

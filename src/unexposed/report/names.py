@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unexposed.data import Ids
-from unexposed.sources import plain
+from unexposed.errors import plain
 
 LONGEST = 60
 
