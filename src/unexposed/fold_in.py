@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data import Clicks, Ids
+from unexposed.encoding import match
 from unexposed.engine import Objective, Optimiser
 from unexposed.errors import InputError
-from unexposed.reading import match
 from unexposed.rules import entries
 
 if TYPE_CHECKING:

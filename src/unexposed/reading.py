@@ -13,9 +13,9 @@ import polars as pl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed import memory
-from unexposed.data import Clicks, HasIds, Ids, Indices, Judgements
+from unexposed.data import Clicks, HasIds, Ids, Judgements
 from unexposed.delimited import Column, Text, check_text, text_lines
+from unexposed.encoding import encode, encode_pairs, match
 from unexposed.errors import InputError, did_you_mean, plain
 from unexposed.sources import Table, bad_row, existing, open_table, refusing
 
@@ -33,7 +33,6 @@ NAMES = {
     "title": "title name itemname itemtitle productname",
 }
 THRESHOLD = 4.0  # of five stars
-BYTES_OF_AN_ID = 160  # beside its text, twice: sorted, hashed, and as an object of Python
 
 
 def read_log(
@@ -66,7 +65,7 @@ def read_log(
         _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
         columns = table.take(names if rated is None else [*names, rated])
         liked = slice(None) if rated is None else _chosen(table, columns.pop(), rated, limit)
-        (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
+        (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
         if not any_size:
             _check_universe(table.name, user_ids, item_ids)
         users, items = users[liked], items[liked]
@@ -88,7 +87,7 @@ def read_pairs(
         table = open_table(source, delimiter)
         names = _pair_names(table, user, item)
         _sayer(say)(f"{table.name}: {_pair(names)}, every row is a candidate")
-        (user_ids, users), (item_ids, items) = _encode_pairs(table, table.take(names), names)
+        (user_ids, users), (item_ids, items) = encode_pairs(table, table.take(names), names)
         return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
 
 
@@ -128,7 +127,7 @@ def read_judged(
         _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
         columns = table.take([*names, judged])
         relevant = _chosen(table, columns.pop(), judged, limit)
-        (user_ids, users), (item_ids, items) = _encode_pairs(table, columns, names)
+        (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
     user_at, item_at = match(user_ids, like.user_ids), match(item_ids, like.item_ids)
     users, items = user_at[users], item_at[items]
     known = (users >= 0) & (items >= 0)
@@ -165,7 +164,7 @@ def read_titles(
         names = [_named(table, "item", item), _named(table, "title", title)]
         _refuse_twice(table, {"item": names[0], "title": names[1]})
         ids, texts = table.take(cast(list[str], names))
-        item_ids, items = _encode(table, ids, cast(str, names[0]))
+        item_ids, items = encode(table, ids, cast(str, names[0]))
     at = match(item_ids, like.item_ids)[items].tolist()
     pairs = zip(at, list(texts), strict=True)
     found = {index: str(text) for index, text in pairs if index >= 0 and text is not None}
@@ -306,87 +305,6 @@ def _numbers(column: Column, words: dict[str, str]) -> pl.Series:
     if column.dtype == pl.String:
         column = column.str.strip_chars().str.to_lowercase().replace(words)
     return column if column.dtype.is_float() else column.cast(pl.Float64, strict=False)
-
-
-def _encode_pairs(
-    table: Table, columns: list[Column], names: list[str]
-) -> list[tuple[Ids, Indices]]:
-    if len(columns[0]) == 0:
-        raise InputError(f"{table.name} has no rows: write a user and an item in each")
-    return [_encode(table, columns.pop(0), name) for name in names]  # popped: freed once encoded
-
-
-def _encode(table: Table, column: Column, name: str) -> tuple[Ids, Indices]:
-    """The distinct ids of a column, sorted where they can be, and each row's index among them."""
-    column = _id_column(column)
-    if isinstance(column, list):
-        return _encode_objects(table, column, name)
-    missing = column.is_null() if column.dtype == pl.Int64 else column.is_null() | (column == "")
-    for row in missing.arg_true().head(1):
-        raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
-    values = column.unique()
-    if column.dtype == pl.Int64:
-        values = values.sort()
-        return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
-    memory.check(
-        table.name,
-        len(values) * BYTES_OF_AN_ID + 2 * int(values.estimated_size()),
-        what=f"holding {len(values):,} ids of column {name!r}",
-        cure="give a log of fewer",
-    )
-    values = values.sort()
-    codes = column.cast(pl.Enum(values)).to_physical()  # by hashing: half the time of sorting
-    return Ids.of(values.to_list()), codes.cast(pl.Int32).to_numpy()
-
-
-def _encode_objects(table: Table, column: list[Any], name: str) -> tuple[Ids, Indices]:
-    place: dict[Any, int] = {}
-    codes = np.empty(len(column), dtype=np.int32)
-    for row, raw in enumerate(column):
-        if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
-            raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
-        try:
-            codes[row] = place.setdefault(raw, len(place))
-        except TypeError:
-            fault = f"the {type(raw).__name__} in column {name!r} is no id; make it a tuple"
-            raise bad_row(table, row, fault) from None
-    try:
-        ids = sorted(place)
-    except TypeError:  # ids of several kinds stay in the order of their first appearance
-        ids = list(place)
-    rank = np.empty(len(ids), dtype=np.int32)
-    rank[[place[raw] for raw in ids]] = np.arange(len(ids))
-    return Ids(np.fromiter(ids, dtype=object, count=len(ids))), rank[codes]
-
-
-def _id_column(column: Column) -> Column:
-    """As int64 or strings where all values are such, else as a list of objects."""
-    if isinstance(column, list):
-        kinds = {type(raw) for raw in column}
-        try:
-            if kinds == {str}:
-                return pl.Series(column, dtype=pl.String)
-            if all(kind is int or issubclass(kind, np.integer) for kind in kinds):
-                return pl.Series([int(raw) for raw in column], dtype=pl.Int64)
-        except (TypeError, UnicodeError):  # beyond 64 bits, or a lone surrogate
-            pass
-        return column
-    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return column.cast(pl.String)
-    integers = column.cast(pl.Int64, strict=False) if column.dtype.is_integer() else None
-    if integers is not None and integers.null_count() == column.null_count():
-        return integers
-    return column.to_list()
-
-
-def match(raw: Ids, known: Ids) -> Indices:
-    """The index in `known` of each raw id, by value, else by how it prints; −1 for none."""
-    found = known.index(raw.values)
-    if (raw.are_integers and known.are_integers) or (found >= 0).all():
-        return found
-    printed = {str(r): index for index, r in enumerate(known.values.tolist())}
-    by_print = np.array([printed.get(str(r), -1) for r in raw.values.tolist()], dtype=np.int32)
-    return np.where(found >= 0, found, by_print)
 
 
 def _sayer(say: Say | None) -> Say:

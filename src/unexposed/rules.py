@@ -78,7 +78,7 @@ class Candidates:
     @staticmethod
     def of(pairs: Clicks, users: Ids, item_ids: Ids) -> "Candidates":
         """In the order of the users and in the item indices of a model; strangers have some too."""
-        from unexposed.reading import match
+        from unexposed.encoding import match
 
         at = match(users, pairs.user_ids)  # −1, which no candidate has: an empty list
         items = match(pairs.item_ids, item_ids)[pairs.items]

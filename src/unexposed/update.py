@@ -7,9 +7,9 @@ import numpy as np
 
 from unexposed import progress as show
 from unexposed.data import Clicks, Ids
+from unexposed.encoding import match
 from unexposed.errors import InputError
 from unexposed.fold_in import epochs_of, joined, user_rows
-from unexposed.reading import match
 from unexposed.settings import known, values
 
 if TYPE_CHECKING:
