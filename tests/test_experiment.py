@@ -258,4 +258,8 @@ def test_there_is_an_experiment_for_every_table():
 def test_the_main_tables_hold_every_method_and_the_frozen_exposure(name):
     from unexposed.methods import METHODS
 
-    assert set(experiments.read(FOLDER / f"{name}.toml").arms) == {*METHODS, "ubo-frozen"}
+    assert set(experiments.read(FOLDER / f"{name}.toml").arms) == {
+        *METHODS,
+        "ubo-drawn",
+        "ubo-frozen",
+    }

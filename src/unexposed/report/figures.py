@@ -64,7 +64,7 @@ def _differences(axes: Any, arms: list[dict[str, Any]], metric: str) -> None:
     axes.set_yticks(range(len(others)), [_short(arm["arm"], lines=False) for arm in others])
     axes.set_ylim(len(others) - 0.5, -0.5)
     axes.set_xlabel(f"{shown(metric)} less that of UBO")
-    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="x", nbins=4)
     axes.grid(visible=False, axis="y")
 
 
@@ -262,5 +262,7 @@ def _arms(summaries: list[dict[str, Any]]) -> list[str]:
 
 
 def _short(arm: str, *, lines: bool = True) -> str:
-    title = look(arm).title.replace("UBO, frozen exposure", "UBO,\nfrozen")
+    words = {"UBO, frozen exposure": "UBO,\nfrozen", "UBO, drawn validation set": "UBO,\ndrawn"}
+    title = look(arm).title
+    title = words.get(title, title)
     return title if lines else title.replace("\n", " ")

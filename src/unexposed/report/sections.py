@@ -84,7 +84,7 @@ def _ablations(document: Document, drawn: bool) -> Section | None:
     panels = [
         {
             "experiment": a["name"],
-            "title": a["where"] if places.count(a["where"]) == 1 else a["title"],
+            "title": a["where"] if places.count(a["where"]) == 1 else a["title"].split(": ")[-1],
             "arms": a["found"]["ablation"],
         }
         for a in chosen
