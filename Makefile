@@ -26,8 +26,8 @@ docs: setup  # the reference from the code, then every page as HTML in build/doc
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_html.py
 
-bench: setup  # needs idle cores; the card's part says so where there is none
-	$(BIN)/python benchmarks/engine_cpu.py
+bench: setup  # needs idle cores; the card's part says so where there is none; ARGS=--recbole-python=…
+	$(BIN)/python benchmarks/engine_cpu.py $(ARGS)
 	$(BIN)/python benchmarks/epoch_share.py
 	$(BIN)/python benchmarks/engine_cuda.py
 

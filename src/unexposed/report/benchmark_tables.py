@@ -66,7 +66,8 @@ def share(document: dict[str, Any]) -> Table:
             ]
         )
     heads = ["", *(f"{part}, ms" for part in parts), "share outside the kernel"]
-    return Table("share", "Where an epoch goes", heads, rows)
+    note = f"CPU milliseconds on one core, medians of {document['epochs']} epochs."
+    return Table("share", "Where an epoch goes", heads, rows, [note])
 
 
 def adam(document: list[dict[str, Any]]) -> Table:
