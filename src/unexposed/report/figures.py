@@ -86,8 +86,8 @@ def powers(summaries: list[dict[str, Any]], *, metric: str) -> Figure:
     ]
     caption = (
         "Mean over users and seeds; the bar is the standard deviation over seeds. "
-        "A higher power makes exposure rarer: m = σ(score)^power. Random and popularity, far "
-        "below, are in the table."
+        "A higher power makes exposure rarer: m = σ(score)^power. Random and popularity "
+        "are in the table."
     )
     arms = _arms(summaries)
     return Figure(
