@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, number, signed, spread
+from unexposed.report.tables import NONE, Cell, Table, p_value, signed, spread
 
 
 def card(document: dict[str, Any]) -> Table:
@@ -78,7 +78,7 @@ def adam(document: list[dict[str, Any]]) -> Table:
             Cell(spread(*row["rows"])),
             Cell(spread(*row["dense"])),
             Cell(signed(row["difference"])),
-            Cell(number(row["p"])),
+            Cell(p_value(row["p"])),
         ]
         for row in document
     ]
