@@ -1,7 +1,8 @@
 """Files written whole or not at all: tables, and the folder of a simulated world."""
 
+import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -68,13 +69,17 @@ def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
     import polars as pl
 
     rows = 0
-    with tempfile.TemporaryDirectory(prefix=f"{to.name}-", dir=to.parent) as folder:
+    parts = to.with_name(f"{to.name}-parts")
+    try:
+        parts.mkdir(mode=0o700)
         written = []
         for number, table in enumerate(tables):
-            written.append(Path(folder) / f"{number}.parquet")
+            written.append(parts / f"{number}.parquet")
             printed(table).write_parquet(written[-1])
             rows += len(table)
         pl.scan_parquet(written).sink_parquet(to)
+    finally:
+        _remove(parts)
     return rows
 
 
@@ -91,17 +96,35 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the place, then move there: a reader sees the old file or the new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
+        temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+        try:  # from before the file is there: Ctrl-C may come with its making
+            temporary.touch(mode=0o600, exist_ok=False)
             write(temporary)
             temporary.chmod(0o644)
             os.replace(temporary, path)
         finally:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder of files, if it is there; Ctrl-C meanwhile does not spare it."""
+    try:
+        _remove_once(path)
+    except KeyboardInterrupt:
+        _remove_once(path)
+        raise
+
+
+def _remove_once(path: Path) -> None:
+    if not path.is_dir():
+        return path.unlink(missing_ok=True)
+    for part in path.iterdir():
+        part.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.rmdir()
+    return None
 
 
 def check_world(world: HasIds, folder: Path) -> None:
