@@ -166,6 +166,19 @@ def test_only_what_has_changed_is_run_again_and_replaces_the_old(small, place, c
     assert all(running.is_current(changed, line) for line in stored)
 
 
+def test_a_setting_that_came_later_had_its_default_then(small, place, counted):
+    run(small, place)
+    lines = results.read_lines(place)
+    for line in lines:
+        line["settings"].pop("refit", None)
+    results.write_lines(place, lines)
+    counted.clear()
+    run(small, place)
+    assert counted == []
+    run(experiments.with_settings(small, {"refit": True}), place)
+    assert counted == [pair for pair in ALL if pair[0] != "random"]
+
+
 def test_only_some_arms_leave_the_others_lines_alone(small, place, counted):
     run(small, place, only=["ubo", "random"])
     assert counted == [("random", 0), ("random", 1), ("ubo", 0), ("ubo", 1)]

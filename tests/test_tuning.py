@@ -167,6 +167,17 @@ def test_a_trial_behind_the_others_is_given_up(clicks, tmp_path, monkeypatch):
     assert states == {"complete", "pruned"}
 
 
+def test_a_second_training_on_all_clicks_is_left_out_of_trials(clicks, tmp_path, monkeypatch):
+    from unexposed.factors import training
+
+    def trials(refit: bool) -> list[float]:
+        method = make("mf", **SMALL, refit=refit)
+        return [t["value"] for t in study(clicks, tmp_path / str(refit), method)["trials"]]
+
+    monkeypatch.setattr(training, "refitted", None)
+    assert trials(False) == trials(True)
+
+
 def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
     from unexposed import tuning
 

@@ -51,9 +51,20 @@ def place_beside(model: Path) -> Path:
     return model.with_name(f"{model.name}.checkpoint")
 
 
+def second_of(folder: Path) -> Path:
+    """Where that of a second training, on all clicks, is kept beside it."""
+    return folder.with_name(f"{folder.name}-refit")
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether there is a training to go on with."""
+    return folder.exists() or second_of(folder).exists()
+
+
 def remove(folder: Path) -> None:
     """The training is over, and its model saved."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for part in (folder, second_of(folder)):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 class Checkpoint:
@@ -68,6 +79,11 @@ class Checkpoint:
         self.folder, self._of, self._every = folder, of, every
         self._resume = resume
         self._due = time.monotonic() + every
+
+    def second(self, *, epochs: int) -> "Checkpoint":
+        """That of the second training, as long as the first one took to its best epoch."""
+        of = {**self._of, "the epochs on all clicks": epochs}
+        return Checkpoint(second_of(self.folder), of=of, resume=self._resume, every=self._every)
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
         """The course so far, the learner's state and that of its random numbers, if kept.

@@ -34,6 +34,9 @@ class TrainedMethod(Recommender):
         10, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
     )
     snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
+    refit: bool = setting(
+        False, "with the epoch chosen, train anew on all clicks, the held-out ones too"
+    )
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
@@ -67,16 +70,28 @@ class TrainedMethod(Recommender):
         progress: Progress,
         checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
-        trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
-        parameters, facts = training.run(
-            self.loop(clicks, held_out),
-            epoch=trainee.epoch,
-            parameters=trainee.parameters,
-            progress=progress,
-            memory=trainee.memory,
-            checkpoint=checkpoint,
+        def trained(
+            loop: training.Loop, clicks: Clicks, checkpoint: Checkpoint | None
+        ) -> tuple[Parameters, dict[str, Any]]:
+            trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
+            parameters, facts = training.run(
+                loop,
+                epoch=trainee.epoch,
+                parameters=trainee.parameters,
+                progress=progress,
+                memory=trainee.memory,
+                checkpoint=checkpoint,
+            )
+            return parameters, facts | trainee.facts
+
+        parameters, facts = trained(self.loop(clicks, held_out), clicks, checkpoint)
+        if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
+            return parameters, facts
+        again, every = training.again(self.name, facts), clicks.union(held_out)
+        second = None if checkpoint is None else checkpoint.second(epochs=again.epochs)
+        return training.refitted(
+            parameters, facts, lambda: trained(again, every, second), n_clicks=len(every)
         )
-        return parameters, facts | trainee.facts
 
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         return parameters["user_factors"][users] @ parameters["item_factors"].T

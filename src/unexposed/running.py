@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from unexposed import provenance, results
+from unexposed import settings as checks
 from unexposed.comparison import Labelled
 from unexposed.datasets import Folder
 from unexposed.errors import InputError, did_you_mean
@@ -86,15 +87,19 @@ def pair_of(line: Line) -> Pair:
 def is_current(experiment: Experiment, line: Line) -> bool:
     """Whether a stored result is of what the experiment asks for now.
 
-    The engine does not matter: engines agree, and the line says which one it was.
+    The engine does not matter: engines agree, and the line says which one it was. A setting that
+    the line does not name came later, and by its default changes nothing.
     """
     arm = experiment.arms.get(line["arm"])
     if arm is None:
         return False
     asked = experiment.identity(arm)
     found = {key: line.get(key) for key in asked}
-    if isinstance(found["settings"], dict) and "engine" in found["settings"]:
-        found["settings"] = {**found["settings"], "engine": asked["settings"].get("engine")}
+    if arm.method is not None and isinstance(found["settings"], dict):
+        later = {name: checks.default(type(arm.method), name) for name in asked["settings"]}
+        found["settings"] = {**later, **found["settings"]}
+        if "engine" in found["settings"]:
+            found["settings"]["engine"] = asked["settings"].get("engine")
     return asked == found
 
 

@@ -14,6 +14,8 @@ from unexposed.errors import InputError
 from unexposed.progress import Progress, Tick
 from unexposed.recommender import Parameters
 
+COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -76,7 +78,7 @@ def run(
     course = Course()
     if memory is not None and checkpoint is not None:
         course = _resumed(loop, memory, checkpoint, progress)
-    ended = "all epochs done"
+    ended = COMPLETE
     try:
         for number in range(len(course.losses) + 1, loop.epochs + 1):
             loss = epoch()
@@ -94,7 +96,7 @@ def run(
     except KeyboardInterrupt:
         if course.best is None:
             raise
-        ended = "interrupted"
+        ended = INTERRUPTED
     if course.best is None:
         raise InputError(f"{loop.label}: {ended}; try a lower learning_rate or a smaller dim")
     facts = {
@@ -107,6 +109,29 @@ def run(
         "seconds": course.seconds + time.monotonic() - started,
     }
     return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
+
+
+def again(label: str, facts: dict[str, Any]) -> Loop:
+    """A second training, as long as the first one took to its best epoch."""
+    return Loop(f"{label}, all clicks", facts["best_epoch"], patience=0, quality=None)
+
+
+def refitted(
+    parameters: Parameters,
+    facts: dict[str, Any],
+    train: Callable[[], tuple[Parameters, dict[str, Any]]],
+    *,
+    n_clicks: int,
+) -> tuple[Parameters, dict[str, Any]]:
+    """What a second training learned; what the first did, where the second was cut short."""
+    try:
+        learned, second = train()
+    except KeyboardInterrupt:  # in its first epoch
+        return parameters, facts | {"ended": INTERRUPTED}
+    if second["ended"] != COMPLETE:
+        return parameters, facts | {"ended": second["ended"]}
+    seconds = facts["seconds"] + second["seconds"]
+    return learned, facts | {"seconds": seconds, "refitted_on": n_clicks}
 
 
 def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> float | None:

@@ -169,7 +169,7 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
 def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
     """The quality of one trial's settings on held-out clicks, mean over splits."""
     chosen = {k: _suggest(trial, k, where) for k, where in task["searched"].items()}
-    method = replace(task["method"], **chosen)
+    method = replace(task["method"], **chosen, refit=False)  # the first training is the judged one
     total, epochs = 0.0, []
     for split in range(task["splits"]):
         train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)

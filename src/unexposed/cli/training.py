@@ -40,7 +40,7 @@ def fit(
     ] = None,
 ) -> None:
     """Train a method on a click log and save the model."""
-    from unexposed.checkpoint import EVERY, place_beside
+    from unexposed.checkpoint import EVERY, is_kept, place_beside
     from unexposed.comparison import parse_methods
     from unexposed.reading import read_log
     from unexposed.storage import check_ids, check_place, unlike
@@ -50,12 +50,12 @@ def fit(
     (recommender,) = parse_methods(method, assignments(settings, engine)).values()
     check_place(out)
     checkpoint = place_beside(out)
-    if checkpoint.exists() and not resume:
+    if is_kept(checkpoint) and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
     check_ids(clicks)
     say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
-    if resume and not checkpoint.exists():
+    if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
         elif changed := unlike(out, recommender, clicks, seed=seed):
@@ -108,7 +108,11 @@ def _training_line(model: "Model") -> str:
     if "best_epoch" not in facts:
         return f"trained {model.method.name}"
     resumed = "".join(f", resumed at epoch {n}" for n in facts.get("resumed_at", [])[-1:])
+    best = facts["best_epoch"]
+    kept = f"kept epoch {best}"
+    if every := facts.get("refitted_on"):
+        kept = f"the best was epoch {best}, so then {best} epochs anew on all {every:,} clicks"
     return (
-        f"trained {model.method.name} for {facts['epochs_run']} epochs in "
-        f"{facts['seconds']:.1f} s ({facts['ended']}{resumed}); kept epoch {facts['best_epoch']}"
+        f"trained {model.method.name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
+        f"({facts['ended']}{resumed}); {kept}"
     )

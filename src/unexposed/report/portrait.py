@@ -56,6 +56,7 @@ def _facts(model: Model) -> dict[str, Any]:
         "held_out",
         "seconds",
         "engine",
+        "refitted_on",
     )
     return {name: model.facts[name] for name in wanted if name in model.facts}
 

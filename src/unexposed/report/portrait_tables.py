@@ -34,9 +34,11 @@ def _about_training(data: dict[str, Any]) -> str:
     if "best_epoch" not in facts:
         return f"The method is {data['method']}, which has nothing to train by epochs."
     last = facts["best_epoch"] == facts["epochs_run"] and bool(facts.get("held_out"))
+    every = facts.get("refitted_on")
     return (
         f"{data['method']} was trained for {facts['epochs_run']} epochs in "
-        f"{seconds(facts['seconds'])} ({facts['ended']}); epoch {facts['best_epoch']} was kept"
+        f"{seconds(facts['seconds'])} ({facts['ended']}); epoch {facts['best_epoch']} was "
+        + (f"best, and as many made the model from all {every:,} clicks" if every else "kept")
         + (". It was the last: more epochs may do better." if last else ".")
     )
 
