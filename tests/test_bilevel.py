@@ -235,6 +235,28 @@ def test_closed_form_on_the_batch_is_autograd_is_differences(seed):
     assert_same(general, central(after_step, problem.alpha), error=1e-6)
 
 
+@every_seed
+def test_several_inner_steps_teach_what_one_of_their_length_does(seed):
+    """To first order, and at the paper's η there is little beyond."""
+    problem = random_problem(seed)
+    m = problem.exposure(problem.alpha)
+
+    def after(steps: int, length: float) -> Tensor:
+        by_pair = m.clone().requires_grad_()
+        omega = tuple(t.clone().requires_grad_() for t in problem.omega)
+        for _ in range(steps):
+            loss = factor_loss(omega, problem.batch, by_pair)
+            gradients = torch.autograd.grad(loss, omega, create_graph=True)
+            omega = tuple(t - length * g for t, g in zip(omega, gradients, strict=True))
+        (gradient,) = torch.autograd.grad(problem.validation_loss(omega), by_pair)
+        return gradient
+
+    assert_same((after(5, 1e-3 / 5),), (after(1, 1e-3),), error=0.02)
+    assert_same((after(5, 1e-3),), (after(1, 5e-3),), error=0.1)
+    with pytest.raises(AssertionError):
+        assert_same((after(5, 1e-3),), (after(1, 1e-3),), error=0.5)
+
+
 def test_on_the_batch_without_a_step_it_is_the_joint_gradient():
     problem = random_problem(seed=6)
     alpha = tuple(t.clone().requires_grad_() for t in problem.alpha)

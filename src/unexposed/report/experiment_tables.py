@@ -169,6 +169,38 @@ def differences(name: str, title: str, panels: Sequence[dict[str, Any]], metric:
     return Table(name, title, heads, rows, ["Intervals over users, by bootstrap."], words=2)
 
 
+def levers(
+    name: str, title: str, panels: Mapping[str, Sequence[dict[str, Any]]], metric: str
+) -> Table:
+    """UBO with one thing changed, and how far that is from UBO on the same users of each set."""
+    rows: dict[str, list[Cell]] = {}
+    for arms in panels.values():
+        rows |= {_change(arm): [] for arm in arms}
+    for arms in panels.values():
+        own = {_change(arm): arm for arm in arms}
+        for change, row in rows.items():
+            arm = own.get(change)
+            row += [Cell(number(arm["mean"])), _less(arm)] if arm else [Cell(NONE), Cell(NONE)]
+    heads = ["change"]
+    for where in panels:
+        heads += [f"{where} {shown(metric)}", "less UBO's (95 % interval)"]
+    cells = [[Cell(change or NONE), *rows[change]] for change in sorted(rows)]
+    note = "Intervals over users, by bootstrap; one in twenty misses zero by chance."
+    return Table(name, title, heads, cells, [note])
+
+
+def _change(arm: dict[str, Any]) -> str:
+    """What sets an arm apart from UBO; nothing for UBO itself, which so comes first."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(arm["changed"].items()))
+
+
+def _less(arm: dict[str, Any]) -> Cell:
+    if not arm["changed"]:
+        return Cell(NONE)
+    low, high = arm["difference_ci95"]
+    return Cell(signed(arm["difference"]), bold=low > 0 or high < 0, aside=_interval((low, high)))
+
+
 def _interval(ends: Sequence[float]) -> str:
     return f"{number(ends[0])} … {number(ends[1])}"
 

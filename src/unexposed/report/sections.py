@@ -32,6 +32,7 @@ def sections(document: Document, *, drawn: bool = True) -> list[Section]:
     found = [
         *_comparisons(document),
         _ablations(document, drawn),
+        _levers(document),
         _powers(document, drawn),
         _trends(document, drawn),
         _variances(document, drawn),
@@ -76,8 +77,19 @@ def _is_ablation(about: About) -> bool:
     return len(about["found"]["ablation"]) == len(results)
 
 
+def _turns_levers(about: About) -> bool:
+    """Whether all its arms learn the exposure by one strategy, and differ in other settings."""
+    return _is_ablation(about) and not any(
+        "strategy" in arm["changed"] for arm in about["found"]["ablation"]
+    )
+
+
 def _ablations(document: Document, drawn: bool) -> Section | None:
-    chosen = [about for about in of_kind(document, "ablation") if _is_ablation(about)]
+    chosen = [
+        about
+        for about in of_kind(document, "ablation")
+        if _is_ablation(about) and not _turns_levers(about)
+    ]
     if not chosen:
         return None
     places = [a["where"] for a in chosen]
@@ -96,6 +108,21 @@ def _ablations(document: Document, drawn: bool) -> Section | None:
         _caveats(document, chosen),
         [figures.ablation(panels, metric=metric)] if drawn else [],
         [make.differences("differences", "The strategies of UBO", panels, metric)],
+        experiments=chosen,
+    )
+
+
+def _levers(document: Document) -> Section | None:
+    chosen = [about for about in of_kind(document, "ablation") if _turns_levers(about)]
+    if not chosen:
+        return None
+    panels = {about["where"]: about["found"]["ablation"] for about in chosen}
+    metric = chosen[0]["found"]["metric"]
+    return Section(
+        "levers",
+        "What holds UBO back?",
+        _caveats(document, chosen),
+        tables=[make.levers("changes", "One change to UBO at a time", panels, metric)],
         experiments=chosen,
     )
 
@@ -217,6 +244,8 @@ def _appendix(document: Document) -> Section | None:
     """Other metrics, and how each method does on popular and on rare items."""
     tables = []
     for about in of_kind(document, "comparison"):
+        if _turns_levers(about):
+            continue
         found = about["found"]
         if "semi_synthetic" in about["data"] or _is_ablation(about):
             name, title = f"full-{about['name']}", f"{about['title']}: every metric"

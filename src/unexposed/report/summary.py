@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import statistics
+from unexposed import settings, statistics
 from unexposed import timing as timings
 from unexposed.comparison import Comparison, Result
 from unexposed.report.look import known_as, place
@@ -64,18 +64,22 @@ def comparison(found: Comparison, *, tested: bool) -> dict[str, Any]:
 
 
 def ablation(found: Comparison, metric: str) -> list[dict[str, Any]]:
-    """The strategies of UBO, each with its interval and its paired difference from UBO itself."""
-    rows = {arm: r.values[metric] for arm, r in _rows(found).items() if r.method.name == "ubo"}
+    """The forms of UBO, each with its interval and its paired difference from UBO itself."""
+    rows = {arm: result for arm, result in _rows(found).items() if result.method.name == "ubo"}
     if "ubo" not in rows or len(rows) < 3:
         return []
-    ours = rows["ubo"].mean(axis=0)
+    ours = rows["ubo"].values[metric].mean(axis=0)
+    usual = settings.values(rows["ubo"].method)
     out = []
-    for arm, values in rows.items():
+    for arm, result in rows.items():
+        values = result.values[metric]
         by_user = values.mean(axis=0)
         less = by_user - ours
+        own = settings.values(result.method)
         out.append(
             {
                 "arm": arm,
+                "changed": {name: value for name, value in own.items() if value != usual[name]},
                 "mean": float(by_user.mean()),
                 "by_seed": values.mean(axis=1).tolist(),
                 "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
