@@ -101,6 +101,13 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         partial(section, "section-coat_transfer", "compare", "coat_transfer"),
     ),
     "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
+    "refit results": (
+        "docs/results.md",
+        lambda: "\n\n".join(
+            section(f"section-{name}", "compare", name) for name in ("refit_coat", "refit_yahoo")
+        ),
+    ),
+    "levers results": ("docs/results.md", partial(section, "levers", "compare", "levers*")),
     "strategies results": (
         "docs/results.md",
         partial(section, "strategies", "compare", "ablation*"),
