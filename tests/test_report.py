@@ -95,16 +95,16 @@ def test_a_change_to_ubo_is_told_by_the_settings_that_differ(document, written):
     arms = {a["arm"]: a["changed"] for a in about(document, "levers_coat")["found"]["ablation"]}
     assert arms == {
         "ubo": {},
-        "far": {"lookahead": 0.1},
-        "all": {"validation_users": 1.0, "validation_items": 0},
+        "far": {"lookahead": [1e-3, 0.1]},
+        "all": {"validation_users": [0.2, 1.0], "validation_items": [1, 0]},
     }
     tables = (written / "tables.md").read_text(encoding="utf-8")
     part = tables[tables.index("One change to UBO at a time") :]
     rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
     assert [row[0] for row in rows[1:4]] == [
         "| –",
-        "| lookahead = 0.1",
-        "| validation_items = 0, validation_users = 1.0",
+        "| lookahead: 0.001 → 0.1",
+        "| validation_items: 1 → 0, validation_users: 0.2 → 1",
     ]
 
 

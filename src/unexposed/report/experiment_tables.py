@@ -191,7 +191,15 @@ def levers(
 
 def _change(arm: dict[str, Any]) -> str:
     """What sets an arm apart from UBO; nothing for UBO itself, which so comes first."""
-    return ", ".join(f"{name} = {value}" for name, value in sorted(arm["changed"].items()))
+    changed = sorted(arm["changed"].items())
+    return ", ".join(f"{name}: {_plain(was)} → {_plain(now)}" for name, (was, now) in changed)
+
+
+def _plain(value: Any) -> str:
+    """A setting as an experiment file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _less(arm: dict[str, Any]) -> Cell:

@@ -79,7 +79,7 @@ def ablation(found: Comparison, metric: str) -> list[dict[str, Any]]:
         out.append(
             {
                 "arm": arm,
-                "changed": {name: value for name, value in own.items() if value != usual[name]},
+                "changed": {k: [usual[k], v] for k, v in own.items() if v != usual[k]},
                 "mean": float(by_user.mean()),
                 "by_seed": values.mean(axis=1).tolist(),
                 "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
