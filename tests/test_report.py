@@ -75,6 +75,10 @@ def test_the_papers_figure_stands_beside_ours_in_all_three_forms(written, page):
     assert r"(.931 $\pm$ .004)" in (written / "tables.tex").read_text(encoding="utf-8")
 
 
+def test_every_sign_in_the_tables_is_one_that_latex_prints(written):
+    assert (written / "tables.tex").read_text(encoding="utf-8").isascii()
+
+
 def test_strategies_are_known_by_one_name_whatever_an_experiment_calls_them(document):
     arms = about(document, "ablation_coat")["found"]["ablation"]
     names = ["ubo", "ubo-frozen", "ubo-joint", "ubo-alternate", "ubo-bilevel_on_batch"]

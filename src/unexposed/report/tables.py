@@ -139,6 +139,7 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     ">": "$>$",
     "…": r"\ldots{}",
     "–": "--",
+    "→": r"$\to$",
     "θ": r"$\theta$",
     "ω": r"$\omega$",
     "α": r"$\alpha$",
