@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctrl_c import interrupted
 from unexposed import archive, folders, tensors
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
@@ -208,6 +209,28 @@ def test_a_kill_during_saving_leaves_the_old_model_or_the_new(
     numbered("c").save(place)  # which also removes what the killed process left
     assert letter_of(load(place, verify=True)) == "c"
     assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # left open
+def test_ctrl_c_after_any_call_leaves_the_old_folder_or_the_new_and_nothing_else(tmp_path):
+    place = tmp_path / "here"
+
+    def fill(text: str) -> Callable[[Path], None]:
+        return lambda folder: folder.joinpath("text").write_bytes(text.encode()) and None
+
+    for number in range(1_000):
+        folders.write_folder(place, fill("old"))
+        was_whole = interrupted(
+            lambda: folders.write_folder(place, fill("new")),
+            after=number,
+            files=("folders.py", "pathlib.py"),
+        )
+        assert os.listdir(tmp_path) == ["here"], number
+        assert (place / "text").read_text() in (("new",) if was_whole else ("old", "new"))
+        if was_whole:
+            break
+    assert was_whole
+    assert number > 20
 
 
 def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):

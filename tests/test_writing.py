@@ -1,11 +1,9 @@
 """Tables that come in parts, written as one file or not at all."""
 
-import sys
-from pathlib import Path
-
 import polars as pl
 import pytest
 
+from ctrl_c import interrupted
 from unexposed.errors import InputError
 from unexposed.writing import write_table, write_tables
 
@@ -51,7 +49,7 @@ def test_ctrl_c_after_any_call_leaves_one_file_and_nothing_else(ending, tmp_path
     path = tmp_path / f"table.{ending}"
     for number in range(10_000):
         path.write_text("precious")
-        was_whole = _interrupted(lambda: write_tables(PARTS[:2], path), after=number)
+        was_whole = interrupted(lambda: write_tables(PARTS[:2], path), after=number, files=WATCHED)
         assert [p.name for p in tmp_path.iterdir()] == [path.name]
         if path.read_bytes() != b"precious":
             assert read(path).equals(pl.concat(PARTS[:2]))
@@ -59,25 +57,6 @@ def test_ctrl_c_after_any_call_leaves_one_file_and_nothing_else(ending, tmp_path
             break
     assert was_whole
     assert number > 20
-
-
-def _interrupted(act, *, after):
-    """Whether it ended before Ctrl-C came: as Python does, after a call of the system's."""
-    calls = iter(range(after + 1))
-
-    def count(frame, event, _):
-        is_ours = event == "c_return" and Path(frame.f_code.co_filename).name in WATCHED
-        if is_ours and next(calls, None) == after:
-            raise KeyboardInterrupt
-
-    sys.setprofile(count)
-    try:
-        act()
-    except KeyboardInterrupt:
-        return False
-    finally:
-        sys.setprofile(None)
-    return True
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

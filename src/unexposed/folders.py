@@ -5,6 +5,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,8 +27,9 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
-    written, lock = _new_folder(folder.parent)
-    try:
+    written, lock = folder.with_name(PREFIX + secrets.token_hex(8)), None
+    try:  # from before the folder is there: Ctrl-C may come with its making
+        lock = _make(written)
         write(written)
         written.chmod(0o755)
         os.fsync(lock)
@@ -35,7 +37,8 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
         _sync(folder.parent)
     finally:
         shutil.rmtree(written, ignore_errors=True)  # what is unfinished, or now the old one
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _put(written: Path, folder: Path) -> None:
@@ -87,14 +90,14 @@ def _put_aside(written: Path, folder: Path) -> None:
     return None
 
 
-def _new_folder(parent: Path) -> tuple[Path, int]:
-    """An empty folder, and the open descriptor that locks it."""
-    with _locked(parent, fcntl.LOCK_SH):  # no one sweeps between its making and its lock
-        written = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = os.open(written, os.O_RDONLY | os.O_DIRECTORY)
+def _make(folder: Path) -> int:
+    """Make the folder, for this user alone; the open descriptor that locks it."""
+    with _locked(folder.parent, fcntl.LOCK_SH):  # no one sweeps between its making and its lock
+        folder.mkdir(mode=0o700)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return written, lock
+    return lock
 
 
 def _sweep(parent: Path) -> None:
