@@ -120,6 +120,10 @@ def test_a_trend_has_the_mean_and_deviation_over_seeds_of_the_steps_that_all_rea
     assert ubo["epochs"]["at"] == [1, 2, 3]  # the other seed went on to 4
 
 
+def test_the_most_that_one_exposure_for_all_could_reach_stands_below_the_trends(page):
+    assert "could reach: Amazon CDs and Vinyl, power 0.5 (.900)." in page
+
+
 def test_the_variance_of_a_loss_is_averaged_over_seeds_with_its_error(document):
     first = about(document, "variance")["found"]["variance"][0]
     assert first["title"].startswith("L1")

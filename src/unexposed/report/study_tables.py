@@ -16,8 +16,11 @@ def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
             early, late = arm["iterations"], arm["epochs"]
             cells = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
             rows.append([Cell(panel["title"]), Cell(arm["arm"], code=True), *map(Cell, cells)])
-    note = "PCC: mean ± sd over seeds of the mean over users."
-    return Table(name, title, heads, rows, [note], words=2)
+    notes = ["PCC: mean ± sd over seeds of the mean over users."]
+    most = [f"{p['title']} ({number(p['ceiling'])})" for p in panels if p.get("ceiling") is not None]
+    if most:
+        notes.append(f"The most that one exposure for all users could reach: {'; '.join(most)}.")
+    return Table(name, title, heads, rows, notes, words=2)
 
 
 def _moment(band: dict[str, list[Any]], step: int) -> str:
