@@ -17,7 +17,9 @@ def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
             cells = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
             rows.append([Cell(panel["title"]), Cell(arm["arm"], code=True), *map(Cell, cells)])
     notes = ["PCC: mean ± sd over seeds of the mean over users."]
-    most = [f"{p['title']} ({number(p['ceiling'])})" for p in panels if p.get("ceiling") is not None]
+    most = [
+        f"{p['title']} ({number(p['ceiling'])})" for p in panels if p.get("ceiling") is not None
+    ]
     if most:
         notes.append(f"The most that one exposure for all users could reach: {'; '.join(most)}.")
     return Table(name, title, heads, rows, notes, words=2)
