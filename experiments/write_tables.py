@@ -88,6 +88,10 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         "docs/results.md",
         lambda: markdown(benchmarks.selection(result("selection_coat"))),
     ),
+    "yahoo selection": (
+        "docs/results.md",
+        lambda: markdown(benchmarks.selection(result("selection_yahoo_r3"))),
+    ),
     "fold-in table": (
         "docs/serving.md",
         lambda: markdown(serving.fold_in(result("fold_in_yahoo"))),
