@@ -97,10 +97,13 @@ def test_a_trial_that_was_under_way_is_given_up_and_replaced(clicks, tmp_path):
     assert states == ["complete", "fail", "complete"]
 
 
-def test_several_workers_share_one_study(clicks, tmp_path):
+def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):
     document = study(clicks, tmp_path, trials=4, workers=2)
     assert 4 <= len(document["trials"]) <= 5
     assert document["best"]["value"] > 0
+    told = [line for line in capfd.readouterr().err.splitlines() if "trial" in line]
+    assert len(told) == len(document["trials"])
+    assert not any("running" in line for line in told)
 
 
 @pytest.mark.parametrize("change", ["clicks", "method", "splits"])

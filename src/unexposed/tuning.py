@@ -140,11 +140,12 @@ def _work(
     def done() -> int:
         return len(study.get_trials(deepcopy=False, states=ended))
 
-    while done() < trials:
-        study.optimize(lambda trial: _value(trial, task, clicks), n_trials=1)
-        last = study.get_trials(deepcopy=False)[-1]
+    def tell(_: Any, trial: Any) -> None:
         best = f", best {study.best_value:.4f}" if _complete(study) else ""
-        say(f"{task['method'].name}: trial {done()} of {trials}, {_spoken(last)}{best}")
+        say(f"{task['method'].name}: trial {done()} of {trials}, {_spoken(trial)}{best}")
+
+    while done() < trials:
+        study.optimize(lambda trial: _value(trial, task, clicks), n_trials=1, callbacks=[tell])
 
 
 def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
