@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from small import make_with
+from small import BRIEF, assert_same_parameters, make_with
 from unexposed import archive, checkpoint, training
 from unexposed.data import Clicks, Ids
 from unexposed.engine import Strategy
@@ -21,17 +21,7 @@ from unexposed.progress import Silent, Tick
 from unexposed.recommender import Model, Side
 from unexposed.validation import ValidationSet
 
-QUICK = {
-    "dim": 6,
-    "epochs": 7,
-    "patience": 0,
-    "learning_rate": 0.02,
-    "batch_size": 64,
-    "negatives": 2,
-    "n_models": 3,
-    "snips_window": 2,
-    "exposure_learning_rate": 0.01,
-}
+QUICK = BRIEF | {"negatives": 2, "snips_window": 2, "exposure_learning_rate": 0.01}
 
 
 class Killed(BaseException):
@@ -58,9 +48,7 @@ def quick(name: str, **settings: Any) -> Any:
 
 
 def assert_same(one: Model, other: Model) -> None:
-    assert one.parameters.keys() == other.parameters.keys()
-    for name, array in one.parameters.items():
-        assert array.tobytes() == other.parameters[name].tobytes(), name
+    assert_same_parameters(one, other)
     for facts in (one.facts, other.facts):
         assert facts["seconds"] > 0
     left_out = {"seconds": 0.0, "resumed_at": []}

@@ -6,21 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small import make_with
+from small import BRIEF, assert_same_parameters, make_with
 from unexposed import checkpoint, training
 from unexposed.methods import METHODS
 from unexposed.progress import Silent, Tick
-from unexposed.recommender import Model
 
-QUICK = {
-    "dim": 6,
-    "epochs": 7,
-    "patience": 0,
-    "learning_rate": 0.02,
-    "batch_size": 64,
-    "n_models": 3,
-    "snips_window": 1,
-}
+QUICK = BRIEF | {"snips_window": 1}
 TRAINED = sorted(set(METHODS) - {"random", "popularity"})
 
 
@@ -33,11 +24,6 @@ class Ender(Silent):
     def __call__(self, tick: Tick) -> None:
         if "all clicks" in tick.label and tick.epoch == self.epoch:
             raise self.error
-
-
-def assert_same(one: Model, other: Model) -> None:
-    for name, array in one.parameters.items():
-        assert array.tobytes() == other.parameters[name].tobytes(), name
 
 
 @pytest.fixture
@@ -54,12 +40,12 @@ def test_it_is_the_training_on_all_clicks_for_as_many_epochs_as_were_best(name, 
     every, none = train.union(held_out), held_out.pick(np.zeros(len(held_out), dtype=bool))
     best = first.facts["best_epoch"]
     by_hand = replace(method, epochs=best).fit(every, none, seed=3, progress=Silent())
-    assert_same(model, by_hand)
+    assert_same_parameters(model, by_hand)
     assert model.facts["refitted_on"] == len(every)
     for fact in ("best_epoch", "best_value", "held_out", "losses", "ended"):
         assert model.facts[fact] == first.facts[fact]
     with pytest.raises(AssertionError):
-        assert_same(model, first)
+        assert_same_parameters(model, first)
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
@@ -68,7 +54,7 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(epoch, halves):
     first = method.fit(*halves, progress=Silent())
     assert first.facts["best_epoch"] >= 2
     cut = replace(method, refit=True).fit(*halves, progress=Ender(epoch, KeyboardInterrupt))
-    assert_same(cut, first)
+    assert_same_parameters(cut, first)
     assert cut.facts["ended"] == "interrupted"
     assert "refitted_on" not in cut.facts
 
@@ -88,7 +74,7 @@ def test_without_held_out_clicks_there_is_nothing_to_train_again(halves):
     train, held_out = halves
     none = held_out.pick(np.zeros(len(held_out), dtype=bool))
     model = make_with("mf", QUICK | {"refit": True}).fit(train, none, progress=Silent())
-    assert_same(model, make_with("mf", QUICK).fit(train, none, progress=Silent()))
+    assert_same_parameters(model, make_with("mf", QUICK).fit(train, none, progress=Silent()))
     assert "refitted_on" not in model.facts
 
 
@@ -106,7 +92,7 @@ def test_killed_in_the_second_training_it_goes_on_to_the_same_bits(name, halves,
         method.fit(*halves, **given, progress=Ender(2, Killed))
     assert checkpoint.second_of(folder).is_dir()
     resumed = method.fit(*halves, **given, progress=Silent())
-    assert_same(whole, resumed)
+    assert_same_parameters(whole, resumed)
     resumed.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -10,6 +10,7 @@ from unexposed.report.tables import (
     Table,
     number,
     p_value,
+    setting_value,
     shown,
     signed,
     spread,
@@ -191,15 +192,10 @@ def levers(
 
 def _change(arm: dict[str, Any]) -> str:
     """What sets an arm apart from UBO; nothing for UBO itself, which so comes first."""
-    changed = sorted(arm["changed"].items())
-    return ", ".join(f"{name}: {_plain(was)} → {_plain(now)}" for name, (was, now) in changed)
-
-
-def _plain(value: Any) -> str:
-    """A setting as an experiment file has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(
+        f"{name}: {setting_value(was)} → {setting_value(now)}"
+        for name, (was, now) in sorted(arm["changed"].items())
+    )
 
 
 def _less(arm: dict[str, Any]) -> Cell:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, number, seconds, shown
+from unexposed.report.tables import NONE, Cell, Table, number, seconds, setting_value, shown
 
 
 def lead(data: dict[str, Any]) -> list[str]:
@@ -202,10 +202,7 @@ def settings(data: dict[str, Any]) -> Table:
         name: value for name, value in data["facts"].items() if name not in ("losses", "held_out")
     }
     rows = [
-        [Cell(name), Cell(_plain(value))] for name, value in {**data["settings"], **facts}.items()
+        [Cell(name), Cell(setting_value(value))]
+        for name, value in {**data["settings"], **facts}.items()
     ]
     return Table("settings", "Settings and facts", ["", "value"], rows, words=2)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 NONE = "–"
 
@@ -68,6 +69,13 @@ def seconds(value: float | None) -> str:
         if value >= 2 * size:
             return f"{value / size:.1f} {unit}"
     return f"{value:.1f} s" if value >= 1 else f"{1000 * value:.3g} ms"
+
+
+def setting_value(value: Any) -> str:
+    """The value of a setting as an experiment file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def markdown(table: Table) -> str:
