@@ -78,8 +78,8 @@ def test_a_file_names_data_protocols_arms_and_seeds(tmp_path):
     ("study", "complaint"),
     [
         ({"method": "mf", "best": {"settings": {}}}, "is of mf, not of ubo"),
-        ({"method": "ubo"}, "damaged"),
-        ([], "damaged"),
+        ({"method": "ubo"}, "is no study"),
+        ([], "is no study"),
         ({"method": "ubo", "best": {"settings": {"dims": 3}}}, "did you mean 'dim'"),
         ({"method": "ubo", "best": {"settings": {"dim": 0}}}, "dim must be at least 1"),
     ],

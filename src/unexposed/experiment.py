@@ -16,6 +16,7 @@ from unexposed.experiment_data import Data
 from unexposed.methods import make, method
 from unexposed.progress import Progress, Silent
 from unexposed.recommender import Recommender
+from unexposed.tuning import best_settings
 
 MINIATURE_SEEDS = 2
 MINIATURE_WORLD = {"simulate": {"users": 80, "items": 40, "seed": 0}}
@@ -232,18 +233,12 @@ def _method_arm(
 
 def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
     """The best settings that a tuning study found."""
-    source = f"--dataset {data['dataset']}" if "dataset" in data else "--train LOG"
-    cure = f"make it with: unexposed tune {source} --methods {name} --out {path.parent}"
-    if not path.exists():
-        raise InputError(f"the study {path} is not here; {cure}")
     try:
-        study = json.loads(path.read_text(encoding="utf-8"))
-        tuned, found = dict(study["best"]["settings"]), study["method"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"the study {path} is damaged ({error!r}); {cure}") from error
-    if found != name:
-        raise InputError(f"the study {path} is of {found}, not of {name}; {cure}")
-    return tuned
+        return best_settings(path, method=name)
+    except InputError as error:
+        source = f"--dataset {data['dataset']}" if "dataset" in data else "--train LOG"
+        made = f"unexposed tune {source} --methods {name} --out {path.parent}"
+        raise InputError(f"{error}; make it with: {made}") from error
 
 
 def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:

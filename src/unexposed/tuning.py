@@ -17,7 +17,6 @@ from unexposed.recommender import Model, Recommender
 from unexposed.writing import write_whole
 
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
-WARM_UP = 50  # epochs before a trial can be given up
 REPORTS = 5  # epochs between two reports to the pruner
 
 
@@ -78,24 +77,31 @@ def tune(
     return document
 
 
-def best_settings(path: Path) -> dict[str, Any]:
-    """What the study in this file found."""
+def best_settings(path: Path, *, method: str | None = None) -> dict[str, Any]:
+    """What the study in this file found, which must be of this method if one is named."""
+    if not path.exists():
+        raise InputError(f"the study {path} is not here")
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["best"]["settings"])
+        study = json.loads(path.read_text(encoding="utf-8"))
+        found, settings = study["method"], dict(study["best"]["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no study that `unexposed tune` wrote ({error!r})") from error
+    if method not in (None, found):
+        raise InputError(f"the study {path} is of {found}, not of {method}")
+    return settings
 
 
 def _study(task: dict[str, Any], *, worker: int) -> Any:
     optuna = _optuna()
     backend = optuna.storages.journal.JournalFileBackend(task["journal"])
+    warm_up = task["method"].epochs // 2  # settings that learn slowly may end higher
     return optuna.create_study(
         study_name="study",
         storage=optuna.storages.JournalStorage(backend),
         sampler=optuna.samplers.TPESampler(
             seed=1000 * task["seed"] + worker, n_startup_trials=STARTUP
         ),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARM_UP),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warm_up),
         direction="maximize",
         load_if_exists=True,
     )
