@@ -70,22 +70,36 @@ def summary() -> str:
     return "\n\n".join(parts)
 
 
+LONGER = {  # the experiment, with more epochs, with all clicks, with both
+    "Yahoo!R3": ("yahoo", "yahoo_long", "refit_yahoo", "refit_yahoo_long"),
+    "Coat": ("coat", "coat_long", "refit_coat", "refit_coat_long"),
+    "Coat, settings of Yahoo!R3": (
+        "coat_transfer",
+        "coat_transfer_long",
+        "",
+        "refit_coat_transfer_long",
+    ),
+}
+
+
 def longer() -> str:
     """What more epochs do: on the held-out clicks that chose them, and on the judged set."""
-    names = ("yahoo_short", "yahoo", "refit_yahoo_short", "refit_yahoo")
-    judged = {name: means(name) for name in names}
-    heads = ["method", "held-out, 100", "300", "DCG@3, 100", "300", "all clicks, 100", "300"]
+    heads = ["data", "method", "held-out, 100", "300", "DCG@3, 100", "300"]
+    heads += ["all clicks, 100", "300"]
     rows = []
-    for arm in judged["yahoo_short"]:
-        values = [held_out(name).get(arm) for name in names[:2]]
-        values += [judged[name].get(arm) for name in names]
-        known = [Cell(number(value)) for value in values]
-        rows.append([Cell(f"`{arm}`"), *known])
+    for data, names in LONGER.items():
+        judged = [means(name) if name else {} for name in names]
+        chosen_by = [held_out(name) for name in names[:2]]
+        for arm in judged[1]:
+            values = [found.get(arm) for found in (*chosen_by, *judged)]
+            rows.append([Cell(data), Cell(f"`{arm}`"), *(Cell(number(v)) for v in values)])
     note = (
         "At most 100 and at most 300 epochs, and settings chosen among as many; means of 5 seeds. "
-        "Held-out: the SNIPS DCG@3 that settings and epoch were chosen by."
+        "Held-out: the SNIPS DCG@3 that the epoch was chosen by."
     )
-    return markdown(Table("longer", "More epochs", heads, rows, [note]))
+    table = markdown(Table("longer", "More epochs", heads, rows, [note], words=2))
+    most = [names[-1] for data, names in LONGER.items() if data != "Coat"]
+    return "\n\n".join([table, *(section(f"section-{n}", "compare", n) for n in most)])
 
 
 def means(name: str) -> dict[str, float]:

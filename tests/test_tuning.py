@@ -167,13 +167,16 @@ def test_a_trial_behind_the_others_is_given_up_but_not_in_its_first_half(
 
     monkeypatch.setattr(tuning, "STARTUP", 1)
     monkeypatch.setattr(tuning, "REPORTS", 1)
-    study(clicks, tmp_path, make("mf", **SMALL | {"epochs": 8}), trials=12)
+    said = []
+    study(clicks, tmp_path, make("mf", **SMALL | {"epochs": 8}), trials=12, say=said.append)
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
     trials = optuna.load_study(
         study_name="study", storage=optuna.storages.JournalStorage(backend)
     ).trials
     assert {t.state.name for t in trials} == {"COMPLETE", "PRUNED"}
-    assert min(t.last_step for t in trials if t.state.name == "PRUNED") >= 4
+    given_up = [t for t in trials if t.state.name == "PRUNED"]
+    assert min(t.last_step for t in given_up) >= 4
+    assert sum(", pruned, best" in line for line in said) == len(given_up)
 
 
 def test_a_second_training_on_all_clicks_is_left_out_of_trials(clicks, tmp_path, monkeypatch):

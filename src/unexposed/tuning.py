@@ -262,7 +262,9 @@ def _seconds(trial: Any) -> float | None:
 
 
 def _spoken(trial: Any) -> str:
-    return f"{trial.value:.4f}" if trial.value is not None else trial.state.name.lower()
+    """The value of a trial; one that was given up has only that of its last epoch."""
+    state = trial.state.name.lower()
+    return f"{trial.value:.4f}" if state == "complete" else state
 
 
 def _print(line: str) -> None:
