@@ -38,5 +38,6 @@ coat:100)
 yahoo_r3:100)
     $run --methods wmf --set epochs=15 "$@"
     $run --methods expomf --set epochs=25 "$@"
+    $run --methods cjmf --set epochs=40 "$@"
     ;;
 esac

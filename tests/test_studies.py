@@ -9,6 +9,7 @@ import pytest
 
 from unexposed import settings as checks
 from unexposed.comparison import parse_methods
+from unexposed.results import read_lines
 from unexposed.tuning import space
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
@@ -67,3 +68,10 @@ def test_a_data_set_without_studies_is_refused():
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("error: no studies of netflix with 100 epochs; known: coat and")
+
+
+def test_the_table_has_what_of_cjmf_the_held_out_clicks_of_yahoo_prefer():
+    study = json.loads((FOLDER / "yahoo_r3_cjmf.json").read_text())
+    lines = read_lines(EXPERIMENTS / "results" / "yahoo.jsonl")
+    [line] = [x for x in lines if (x["arm"], x["seed"]) == ("cjmf", 0)]  # the split of the study
+    assert line["facts"]["best_value"] > study["best"]["value"]
