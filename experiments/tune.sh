@@ -3,7 +3,7 @@
 # A study that is finished, or stopped, goes on from its journal in FOLDER. With several workers the
 # trials come in another order, and so the later ones are others.
 set -eu
-data=$1 epochs=$2 folder=$3
+data=${1:?give coat or yahoo_r3} epochs=${2:?give 100 or 300} folder=${3:?give a folder for the studies}
 shift 3
 run="${UNEXPOSED:-unexposed} tune --dataset $data --trials 40 --out $folder"
 umf="--start-from $folder/${data}_umf.json"  # UBO with a shut gate is UMF
