@@ -44,9 +44,13 @@ def compared(name: str, dataset: str = "") -> str:
 
 def compared_in(name: str) -> str:
     """DCG@3 of the methods of an experiment."""
+    return markdown(experiments.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
+
+
+def comparison(name: str) -> Any:
+    """What the results of an experiment come to."""
     asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
-    found = asked["found"]["comparison"]
-    return markdown(experiments.short_comparison(name, name, found, {}, ["dcg@3"]))
+    return asked["found"]["comparison"]
 
 
 def section(name: str, kind: str, files: str = "*") -> str:
@@ -104,8 +108,7 @@ def longer() -> str:
 
 def means(name: str) -> dict[str, float]:
     """The mean DCG@3 of each arm of an experiment."""
-    asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
-    found = asked["found"]["comparison"]["results"]
+    found = comparison(name)["results"]
     return {arm["method"]: arm["metrics"]["dcg@3"]["mean"] for arm in found}
 
 
