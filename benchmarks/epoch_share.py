@@ -3,7 +3,7 @@
     python benchmarks/epoch_share.py [--data-dir DIR] [--json FILE]
 
 Epochs of MF and UBO in turn, as `fit` runs them, on the cpu engine: on Yahoo!R3 where DIR has it,
-else on clicks drawn at its size; dim 50, 5 negatives, batch 1024. The first epoch of each loads or
+else on clicks drawn at its size, all settings at their defaults. The first epoch of each loads or
 compiles its loops, and is given apart. Seconds are CPU seconds, which other programs disturb least;
 threads that wait for each other would count as work, so everything runs on one.
 """
@@ -60,7 +60,7 @@ def drawn_clicks(rng: np.random.Generator) -> Clicks:
 
 def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch]:
     """A call that trains for one more epoch, as `FactorMethod.train` does, and times its parts."""
-    method = make(name, dim=50, negatives=5, batch_size=1024, engine="cpu")
+    method = make(name, engine="cpu")
     assert isinstance(method, FactorMethod)
     rng, side = np.random.default_rng(0), Side()
     engine = method.build(clicks, side, rng)
@@ -70,7 +70,7 @@ def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch
 
     def run() -> Epoch:
         clock = [time.process_time()]
-        samples = method.samples(learned_from, rng)
+        samples = method.drawing().samples(learned_from, rng)
         clock.append(time.process_time())
         engine.epoch(samples, batch_size=method.batch_size)
         clock.append(time.process_time())

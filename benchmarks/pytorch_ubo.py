@@ -85,7 +85,7 @@ class UBO:
         self.validation_loss(ahead).backward(inputs=list(self.exposure.parameters()))
         self.exposure_adam.step()
         self.adam.zero_grad()
-        loss = self.train_loss(tables, batch).mean()
+        loss = self.train_loss(tables, batch).sum() / batch[2].sum()
         loss.backward(inputs=tables)
         self.adam.step()
         return float(loss.detach())

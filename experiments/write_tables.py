@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from unexposed.report import benchmark_tables as benchmarks
@@ -17,8 +16,7 @@ from unexposed.report import serving_tables as serving
 from unexposed.report.blocks import filled, section_block
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
-from unexposed.report.tables import Cell, Table, markdown, number
-from unexposed.results import read_lines
+from unexposed.report.tables import markdown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -35,11 +33,11 @@ def results() -> tuple[dict[str, Any], list[Section]]:
     return found, sections(found, drawn=False)
 
 
-def compared(name: str, dataset: str = "") -> str:
+def compared(name: str, dataset: str) -> str:
     """A comparison that the command `compare --json` wrote."""
-    paper = PAPER.get(dataset, {})
     metrics = ["dcg@3", "map@3"]
-    return markdown(experiments.short_comparison(name, name, result(name), paper, metrics))
+    table = experiments.short_comparison(name, name, result(name), PAPER[dataset], metrics)
+    return markdown(table)
 
 
 def compared_in(name: str) -> str:
@@ -74,68 +72,12 @@ def summary() -> str:
     return "\n\n".join(parts)
 
 
-LONGER = {  # the experiment, with more epochs, with all clicks, with both
-    "Yahoo!R3": ("yahoo", "yahoo_long", "refit_yahoo", "refit_yahoo_long"),
-    "Coat": ("coat", "coat_long", "refit_coat", "refit_coat_long"),
-    "Coat, settings of Yahoo!R3": (
-        "coat_transfer",
-        "coat_transfer_long",
-        "",
-        "refit_coat_transfer_long",
-    ),
-}
-
-
-def longer() -> str:
-    """What more epochs do: on the held-out clicks that chose them, and on the judged set."""
-    heads = ["data", "method", "held-out, 100", "300", "DCG@3, 100", "300"]
-    heads += ["all clicks, 100", "300"]
-    rows = []
-    for data, names in LONGER.items():
-        judged = [means(name) if name else {} for name in names]
-        chosen_by = [held_out(name) for name in names[:2]]
-        for arm in judged[1]:
-            values = [found.get(arm) for found in (*chosen_by, *judged)]
-            rows.append([Cell(data), Cell(f"`{arm}`"), *(Cell(number(v)) for v in values)])
-    note = (
-        "At most 100 and at most 300 epochs, and settings chosen among as many; means of 5 seeds. "
-        "Held-out: the SNIPS DCG@3 that the epoch was chosen by."
-    )
-    table = markdown(Table("longer", "More epochs", heads, rows, [note], words=2))
-    most = [names[-1] for data, names in LONGER.items() if data != "Coat"]
-    return "\n\n".join([table, *(section(f"section-{n}", "compare", n) for n in most)])
-
-
-def means(name: str) -> dict[str, float]:
-    """The mean DCG@3 of each arm of an experiment."""
-    found = comparison(name)["results"]
-    return {arm["method"]: arm["metrics"]["dcg@3"]["mean"] for arm in found}
-
-
-def held_out(name: str) -> dict[str, float]:
-    """The mean over seeds of the quality at the chosen epoch, of each arm of an experiment."""
-    found: dict[str, list[float]] = {}
-    for line in read_lines(HERE / "results" / f"{name}.jsonl"):
-        if line["facts"]["best_value"] is not None:
-            found.setdefault(line["arm"], []).append(line["facts"]["best_value"])
-    return {arm: mean(values) for arm, values in found.items()}
-
-
-def adam() -> Any:
-    """What the optimiser costs on both data sets."""
-    return [*result("row_adam_coat"), *result("row_adam_yahoo_r3")]
-
-
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "results table": ("README.md", summary),
-    "coat table": ("docs/methods.md", partial(compared, "coat_defaults", "coat")),
-    "strategies table": ("docs/methods.md", partial(compared, "coat_strategies")),
-    "fast strategies table": ("docs/methods.md", partial(compared, "coat_strategies_fast")),
-    "yahoo table": ("docs/methods.md", partial(compared, "yahoo_defaults_cuda", "yahoo_r3")),
     "cpu table": ("docs/engine.md", lambda: markdown(benchmarks.cpu(result("engine_cpu")))),
     "validation batch table": ("docs/engine.md", partial(compared_in, "validation_batch_yahoo")),
     "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
-    "adam table": ("docs/engine.md", lambda: markdown(benchmarks.adam(adam()))),
+    "step table": ("docs/engine.md", lambda: markdown(benchmarks.step(result("step")))),
     "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),
     "coat selection": (
         "docs/results.md",
@@ -153,10 +95,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "lists table": ("docs/serving.md", lambda: markdown(serving.lists(result("recommend")))),
     "memory table": ("docs/serving.md", lambda: markdown(serving.memory(result("recommend")))),
     "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
-    "transfer results": (
-        "docs/results.md",
-        partial(section, "section-coat_transfer", "compare", "coat_transfer"),
-    ),
+    "by hand table": ("docs/results.md", partial(compared, "coat_by_hand", "coat")),
     "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
     "refit results": (
         "docs/results.md",
@@ -164,8 +103,6 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
             section(f"section-{name}", "compare", name) for name in ("refit_coat", "refit_yahoo")
         ),
     ),
-    "longer results": ("docs/results.md", longer),
-    "levers results": ("docs/results.md", partial(section, "levers", "compare", "levers*")),
     "strategies results": (
         "docs/results.md",
         partial(section, "strategies", "compare", "ablation*"),

@@ -26,38 +26,37 @@ def clicks_of(matrix):
 # samples
 
 
-def test_parts_are_even_and_negatives_share_the_part_of_their_click():
+def test_parts_are_even_and_a_click_keeps_its_part_wherever_it_comes():
     clicks = world(12, 30, 0.2)
     rng = np.random.default_rng(0)
     part = cjmf.split(len(clicks), 4, rng)
     sizes = np.bincount(part, minlength=4)
     assert sizes.max() - sizes.min() <= 1
     samples = cjmf.draw(clicks, part, negatives=3, rng=rng)
-    clicked = samples.click == 1
-    # and so no negative is a click
-    assert np.array_equal(clicks.contain(samples.users, samples.items), clicked)
-    for user in range(12):
-        mine = samples.users == user
-        drawn_for = np.bincount(samples.part[mine & ~clicked], minlength=4)
-        own = np.bincount(samples.part[mine & clicked], minlength=4)
-        assert np.array_equal(drawn_for, 3 * own)
+    drawn = samples.drawn
+    assert np.array_equal(np.diff(drawn.start), np.full(len(clicks), 4))
+    clicked = drawn.items[drawn.start[:-1]]
+    for user, item, found in zip(drawn.users, clicked, samples.part, strict=True):
+        assert found == part[(clicks.users == user) & (clicks.items == item)]
 
 
-def test_batches_hold_every_sample_once_in_order():
+def test_batches_hold_every_click_once_in_order_with_its_items():
     clicks = world()
     rng = np.random.default_rng(0)
     samples = cjmf.draw(clicks, cjmf.split(len(clicks), 2, rng), negatives=2, rng=rng)
-    parts = list(samples.batches(7))
-    for field in ("users", "items", "click", "part"):
-        joined = np.concatenate([getattr(p, field) for p in parts])
-        assert np.array_equal(joined, getattr(samples, field))
+    batches = list(samples.batches(3))
+    assert [len(b) for b in batches] == [3] * (len(clicks) // 3) + [len(clicks) % 3]
+    for field in ("users", "items"):
+        joined = np.concatenate([getattr(b.drawn, field) for b in batches])
+        assert np.array_equal(joined, getattr(samples.drawn, field))
+    assert np.array_equal(np.concatenate([b.part for b in batches]), samples.part)
 
 
 def test_a_user_who_clicked_everything_gets_no_negatives():
     clicks = clicks_of(np.array([[1, 1, 1], [1, 0, 0]]))
     rng = np.random.default_rng(0)
-    samples = cjmf.draw(clicks, cjmf.split(4, 2, rng), negatives=2, rng=rng)
-    assert (samples.users == 0).sum() == 3
+    drawn = cjmf.draw(clicks, cjmf.split(4, 2, rng), negatives=2, rng=rng).drawn
+    assert np.array_equal(np.diff(drawn.start), np.where(drawn.users == 0, 1, 3))
 
 
 # the method

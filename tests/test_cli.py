@@ -611,7 +611,7 @@ def test_resume_says_where_it_goes_on_what_is_not_there_and_what_differs(run, he
     assert Path("model.checkpoint").is_dir()
     code, _, err = run(*words, "--resume", "--set", "dim=7")
     assert code == 2
-    assert "dim was 50 and is now 7" in err.splitlines()[-1]
+    assert "dim was 64 and is now 7" in err.splitlines()[-1]
     code, _, err = run(*words, "--resume")
     assert code == 0, err
     assert "mf: resumed at epoch 4 of 4" in err
@@ -641,7 +641,7 @@ def test_a_finished_training_is_not_resumed_but_said_to_be_finished(run, here, m
 
 
 OTHERS = {
-    "--set dim=7": "dim was 50 and is now 7",
+    "--set dim=7": "dim was 64 and is now 7",
     "--seed 1": "the seed was 0 and is now 1",
     "--engine reference": "the engine was cpu and is now reference",
     "--method bpr": "the method was mf and is now bpr",
@@ -706,7 +706,7 @@ def test_the_doctor_says_what_a_model_is_and_finds_a_changed_byte(run, here):
     assert "every checksum is right" in out
     code, out, _ = run("doctor", "model", "--json")
     document = json.loads(out)
-    assert (document["users"], document["settings"]["dim"], document["format"]) == (12, 7, 2)
+    assert (document["users"], document["settings"]["dim"], document["format"]) == (12, 7, 3)
     arrays = bytearray(Path("model/arrays.safetensors").read_bytes())
     arrays[-1] ^= 1
     Path("model/arrays.safetensors").write_bytes(arrays)

@@ -19,15 +19,6 @@ def test_a_table_in_the_docs_is_what_the_results_give(name):
     assert tables.filled(text, name, table()) == text, "run: python experiments/write_tables.py"
 
 
-def test_on_coat_every_method_is_near_the_papers_figure_or_above_it():
-    ours = {
-        row["method"]: row["metrics"]["dcg@3"]["mean"]
-        for row in tables.result("coat_defaults")["results"]
-    }
-    for method, (paper, _) in tables.PAPER["coat"]["dcg@3"].items():
-        assert ours[method] > paper - 0.03, method
-
-
 def test_every_result_is_json():
     for path in (ROOT / "experiments" / "results").glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))

@@ -15,7 +15,8 @@ from command import ended
 from unexposed import doctor
 from unexposed.datasets import DATASETS
 from unexposed.doctor import Check
-from unexposed.engine import cpu, cuda
+from unexposed.engine import cuda
+from unexposed.engine.cpu.engine import CpuEngine
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +72,12 @@ def test_a_package_that_does_not_import_is_broken_and_hides_no_other(monkeypatch
 
 
 def test_an_engine_that_computes_something_else_is_broken(monkeypatch):
-    right = cpu.CpuEngine.parameters
+    right = CpuEngine.parameters
 
     def wrong(self):
         return {name: table + 0.01 for name, table in right(self).items()}
 
-    monkeypatch.setattr(cpu.CpuEngine, "parameters", wrong)
+    monkeypatch.setattr(CpuEngine, "parameters", wrong)
     check = named("self-test cpu")
     assert check.state == "broken"
     assert "differs from the reference by" in check.found
@@ -84,16 +85,16 @@ def test_an_engine_that_computes_something_else_is_broken(monkeypatch):
 
 
 def test_an_engine_that_gives_nan_or_raises_is_broken(monkeypatch):
-    right = cpu.CpuEngine.parameters
+    right = CpuEngine.parameters
     monkeypatch.setattr(
-        cpu.CpuEngine, "parameters", lambda self: {k: v * np.nan for k, v in right(self).items()}
+        CpuEngine, "parameters", lambda self: {k: v * np.nan for k, v in right(self).items()}
     )
     assert named("self-test cpu").state == "broken"
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("LLVM ERROR: out of memory")
 
-    monkeypatch.setattr(cpu.CpuEngine, "epoch", fail)
+    monkeypatch.setattr(CpuEngine, "epoch", fail)
     assert named("self-test").found == "RuntimeError: LLVM ERROR: out of memory"
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unexposed.engine import cpu_kernels as kernels
-from unexposed.engine.cpu import adam_rates, aligned_zeros
-from unexposed.engine.lanes import fill, load, root, store, total, whole, width
+from unexposed.engine.cpu import rows
+from unexposed.engine.cpu.formulas import exponential, logarithm
+from unexposed.engine.cpu.lanes import fill, load, root, store, total, whole, width
+from unexposed.engine.cpu.layout import aligned_zeros
 
 njit: Any = numba.njit
 precision = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -31,7 +32,18 @@ def combine(left: Any, right: Any, target: Any, scale: Any) -> Any:
 @njit
 def logarithms(x: Any, result: Any) -> None:
     for k in range(len(x)):
-        result[k] = kernels.logarithm(x[k])
+        result[k] = logarithm(x[k])
+
+
+@njit
+def exponentials(x: Any, result: Any) -> None:
+    for k in range(len(x)):
+        result[k] = exponential(x[k])
+
+
+@njit
+def corrected_rates(given: Any, number: Any, corrected: Any) -> None:
+    rows.correct_rates(corrected, given, number)
 
 
 def random_numbers(n: int, dtype: type) -> NDArray[Any]:
@@ -56,11 +68,13 @@ def test_rows_are_filled_up_to_32_bytes() -> None:
 
 @precision
 def test_tables_begin_on_a_cache_line(dtype: type) -> None:
-    for n in (1, 100, 5000):
-        table = aligned_zeros(n, dtype)
-        assert table.shape == (n,)
+    for shape in ((1,), (100,), (7, 3, 8), (5000,)):
+        table = aligned_zeros(shape, np.dtype(dtype))
+        assert (table.shape, table.dtype) == (shape, dtype)
         assert table.ctypes.data % 64 == 0
         assert not table.any()
+        assert table.flags.c_contiguous
+        assert table.flags.writeable
 
 
 def test_the_logarithm_is_right_to_the_last_digits_and_keeps_what_is_no_number() -> None:
@@ -73,9 +87,22 @@ def test_the_logarithm_is_right_to_the_last_digits_and_keeps_what_is_no_number()
     assert math.isnan(found[0])
 
 
-def test_corrections_of_adam_end_where_they_have_become_one() -> None:
-    corrections = adam_rates(1e-3, 0)[kernels.FIXED_RATES :].reshape(-1, 2)
-    count = 17
-    assert corrections[count, 0] == pytest.approx(1 / (1 - 0.9**count), rel=1e-15)
-    assert corrections[count, 1] == pytest.approx((1 - 0.999**count) ** -0.5, rel=1e-15)
-    assert (corrections[-1] == 1).all()
+def test_the_exponential_is_right_to_the_last_digits() -> None:
+    x = np.concatenate([np.linspace(-300, 300, 4001), np.linspace(-1, 1, 2001)])
+    found = np.zeros(len(x))
+    exponentials(x, found)
+    assert found == pytest.approx(np.array([math.exp(v) for v in x]), rel=4e-16)
+
+
+def test_corrections_of_adam_follow_the_steps_and_end_where_they_have_become_one() -> None:
+    given = np.array([[1e-3, 0.2], [0.5, 0.0]])  # learning rate and weight decay
+    corrected = np.zeros((2, 3))
+    for number in (1, 2, 17, 5000):
+        corrected_rates(given, number, corrected)
+        step, scale = given[:, 0] / (1 - 0.9**number), (1 - 0.999**number) ** -0.5
+        assert corrected[:, rows.STEP] == pytest.approx(step, rel=1e-12)
+        assert corrected[:, rows.SCALE] == pytest.approx(scale, rel=1e-12)
+        assert (corrected[:, rows.DECAY] == given[:, 1]).all()
+    corrected_rates(given, 10**12, corrected)
+    assert (corrected[:, rows.STEP] == given[:, 0]).all()
+    assert (corrected[:, rows.SCALE] == 1).all()

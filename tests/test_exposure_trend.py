@@ -21,10 +21,10 @@ from unexposed.recommender import Model, Side
 QUICK = {"epochs": 3, "dim": 6, "patience": 0}
 WATCHED = {
     "expomf": make("expomf", **QUICK),
-    "cjmf": make("cjmf", n_models=2, batch_size=256, learning_rate=0.02, **QUICK),
-    "bilevel": make("ubo", batch_size=256, exposure_learning_rate=0.02, negatives=4, **QUICK),
-    "joint": make("ubo", strategy="joint", batch_size=256, negatives=4, **QUICK),
-    "frozen": make("ubo", strategy="frozen", batch_size=256, negatives=4, **QUICK),
+    "cjmf": make("cjmf", n_models=2, batch_size=64, learning_rate=0.02, **QUICK),
+    "bilevel": make("ubo", batch_size=64, exposure_learning_rate=0.02, negatives=4, **QUICK),
+    "joint": make("ubo", strategy="joint", batch_size=64, negatives=4, **QUICK),
+    "frozen": make("ubo", strategy="frozen", batch_size=64, negatives=4, **QUICK),
 }
 watched = pytest.mark.parametrize("method", WATCHED.values(), ids=WATCHED)
 

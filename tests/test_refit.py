@@ -11,7 +11,7 @@ from unexposed import checkpoint, training
 from unexposed.methods import METHODS
 from unexposed.progress import Silent, Tick
 
-QUICK = BRIEF | {"snips_window": 1}
+QUICK = BRIEF | {"snips_window": 1, "refit": False}
 TRAINED = sorted(set(METHODS) - {"random", "popularity"})
 
 

@@ -166,7 +166,8 @@ def test_only_what_has_changed_is_run_again_and_replaces_the_old(small, place, c
     assert all(running.is_current(changed, line) for line in stored)
 
 
-def test_a_setting_that_came_later_had_its_default_then(small, place, counted):
+def test_a_setting_that_came_later_says_what_trainings_did_without_it(small, place, counted):
+    small = experiments.with_settings(small, {"refit": False})
     run(small, place)
     lines = results.read_lines(place)
     for line in lines:

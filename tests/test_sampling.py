@@ -1,16 +1,14 @@
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unexposed import loops
 from unexposed.data import Clicks, Ids
-from unexposed.sampling import (
-    Pairs,
-    Triples,
-    all_pairs,
-    draw_unclicked,
-    sampled_pairs,
-    sampled_triples,
-)
+from unexposed.sampling import Drawing, Samples, drawn, every_pair
 
 
 @pytest.fixture
@@ -30,110 +28,154 @@ def first_items(n_items: int, *counts: int) -> Clicks:
     )
 
 
-def columns(samples: Pairs | Triples) -> list[list[float]]:
+def ragged(lengths: list[int], seed: int = 0) -> Samples:
+    """Clicks with so many items each, the clicked one included."""
+    rng = np.random.default_rng(seed)
+    n = len(lengths)
+    return Samples(
+        rng.integers(9, size=n, dtype=np.int32),
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        rng.integers(9, size=sum(lengths), dtype=np.int32),
+        rng.random(n, dtype=np.float32),
+    )
+
+
+def columns(samples: Samples) -> list[list[float]]:
     return [column.tolist() for column in vars(samples).values()]
 
 
-def test_negatives_are_drawn_uniformly_from_the_unclicked_items(log):
-    n = 20_000
-    drawn = draw_unclicked(log, np.repeat([0, 1], n).astype(np.int32), np.random.default_rng(0))
-    first = np.bincount(drawn[:n], minlength=6)
-    second = np.bincount(drawn[n:], minlength=6)
-    assert first[3] == 0
-    assert second[:4].sum() == 0
-    np.testing.assert_allclose(first[[0, 1, 2, 4, 5]] / n, 0.2, atol=0.015)  # 5 sd
-    np.testing.assert_allclose(second[4:] / n, 0.5, atol=0.018)
+def each_click(samples: Samples) -> Iterator[tuple[int, int, list[int]]]:
+    """The user of each click, the clicked item, and the items drawn for it."""
+    for user, (begin, end) in zip(samples.users.tolist(), pairwise(samples.start), strict=True):
+        clicked, *others = samples.items[begin:end].tolist()
+        yield user, clicked, others
+
+
+def clicked_pairs(samples: Samples) -> list[tuple[int, int]]:
+    return sorted((user, item) for user, item, _ in each_click(samples))
+
+
+def pairs_of(clicks: Clicks) -> list[tuple[int, int]]:
+    return list(zip(clicks.users.tolist(), clicks.items.tolist(), strict=True))
+
+
+def drawn_counts(samples: Samples, clicks: Clicks) -> np.ndarray:
+    """How often each item was drawn for each user."""
+    pairs = samples.pairs()
+    count = np.zeros((clicks.n_users, clicks.n_items))
+    np.add.at(count, (pairs.users, pairs.items), pairs.click == 0)
+    return count
+
+
+# the epoch
 
 
 def test_an_epoch_holds_every_click_once_and_negatives_for_each(log):
-    pairs = sampled_pairs(log, negatives=3, weighting="none", rng=np.random.default_rng(1))
-    clicked = pairs.click == 1
-    assert sorted(zip(pairs.users[clicked], pairs.items[clicked], strict=True)) == sorted(
-        zip(log.users, log.items, strict=True)
-    )
+    samples = drawn(log, negatives=3, rng=np.random.default_rng(1))
+    assert clicked_pairs(samples) == pairs_of(log)
     # user 2 has clicked everything: nothing can be drawn for it
-    assert np.bincount(pairs.users[~clicked], minlength=3).tolist() == [3, 12, 0]
-    assert not log.contain(pairs.users[~clicked], pairs.items[~clicked]).any()
-    assert (pairs.weight == 1).all()
+    assert drawn_counts(samples, log).sum(axis=1).tolist() == [3, 12, 0]
+    assert not (drawn_counts(samples, log)[log.users, log.items]).any()
+    assert (samples.weight == 1).all()
 
 
 def test_an_epochs_negatives_are_uniform_on_what_each_user_left(log):
     n = 4000
-    pairs = sampled_pairs(log, negatives=n, weighting="none", rng=np.random.default_rng(4))
-    triples = sampled_triples(log, negatives=n, rng=np.random.default_rng(4))
-    drawn = pairs.click == 0
-    for users, items in (
-        (pairs.users[drawn], pairs.items[drawn]),
-        (triples.users, triples.negatives),
-    ):
-        count = np.zeros((3, 6))
-        np.add.at(count, (users, items), 1)
-        np.testing.assert_allclose(count[0] / n, [0.2, 0.2, 0.2, 0, 0.2, 0.2], atol=0.032)  # 5 sd
-        np.testing.assert_allclose(count[1] / (4 * n), [0, 0, 0, 0, 0.5, 0.5], atol=0.02)
-        assert count[2].sum() == 0
+    count = drawn_counts(drawn(log, negatives=n, rng=np.random.default_rng(4)), log)
+    np.testing.assert_allclose(count[0] / n, [0.2, 0.2, 0.2, 0, 0.2, 0.2], atol=0.032)  # 5 sd
+    np.testing.assert_allclose(count[1] / (4 * n), [0, 0, 0, 0, 0.5, 0.5], atol=0.02)
+    assert count[2].sum() == 0
 
 
-def test_the_one_item_a_user_has_not_clicked_is_found():
-    clicks = first_items(1000, 999)
-    triples = sampled_triples(clicks, negatives=2, rng=np.random.default_rng(0))
-    assert len(triples) == 2 * 999
-    assert (triples.negatives == 999).all()
-
-
-@pytest.mark.parametrize("sampled", [sampled_pairs, sampled_triples])
-def test_the_order_is_shuffled_and_follows_the_seed(log, sampled):
-    options = {"negatives": 2} | ({"weighting": "none"} if sampled is sampled_pairs else {})
-
-    def drawn(seed: int) -> Pairs | Triples:
-        return sampled(log, **options, rng=np.random.default_rng(seed))
-
-    one, two, other = (drawn(seed) for seed in (0, 0, 1))
-    assert columns(one) == columns(two)
-    assert columns(one) != columns(other)
-    assert (np.diff(one.users) < 0).any()
-
-
-@pytest.mark.parametrize("pairs", [True, False])
-def test_any_number_of_threads_gives_the_same_samples(pairs):
-    rng = np.random.default_rng(0)
-    counts = rng.integers(0, 60, size=3000)
-    counts[[0, 7, -1]] = 60, 0, 60  # everything, and nothing
-    clicks = first_items(60, *counts)
-    one, *others = (
-        loops.samples(
-            clicks.items, clicks.user_start, 60, 3, pairs=pairs, seed=np.uint64(1), threads=threads
-        )
-        for threads in (1, 2, 3, 7)
+@pytest.mark.parametrize("clicked", [1, 11, 12, 13, 22])  # of 24: drawn again, then from a list
+def test_negatives_are_uniform_however_much_of_the_catalogue_a_user_clicked(clicked):
+    clicks = first_items(24, clicked)
+    n = 240_000
+    count = drawn_counts(
+        drawn(clicks, negatives=n // clicked, rng=np.random.default_rng(0)), clicks
     )
-    assert one.shape[1] > 7 * loops.PART  # enough for each to have a part
-    for other in others:
-        assert (one == other).all()
+    n, left = count.sum(), 24 - clicked
+    assert not count[0, :clicked].any()
+    chi_squared = ((count[0, clicked:] - n / left) ** 2 / (n / left)).sum()
+    assert chi_squared < left - 1 + 5 * np.sqrt(2 * left)
+
+
+def test_the_one_item_a_user_has_not_clicked_of_40_000_is_found():
+    clicks = first_items(40_000, 39_999)
+    samples = drawn(clicks, negatives=2, rng=np.random.default_rng(0))
+    assert len(samples) == 39_999
+    items = samples.items.reshape(-1, 3)
+    assert sorted(items[:, 0].tolist()) == list(range(39_999))
+    assert (items[:, 1:] == 39_999).all()
+
+
+def test_a_user_who_clicked_everything_has_clicks_without_drawn_items(log):
+    samples = drawn(log, negatives=2, rng=np.random.default_rng(0))
+    sizes = {user: set() for user in range(3)}
+    for user, _, others in each_click(samples):
+        sizes[user].add(len(others))
+    assert sizes == {0: {2}, 1: {2}, 2: {0}}
+    assert samples.start[-1] == len(samples.items) == 11 + 2 * 5
+    assert (samples.items >= 0).all()
+
+
+def test_negatives_from_the_catalogue_are_uniform_on_all_items(log):
+    n = 4000
+    drawing = Drawing(n, source="catalogue")
+    samples = drawing.samples(log, np.random.default_rng(4))
+    assert clicked_pairs(samples) == pairs_of(log)
+    assert (np.diff(samples.start) == 1 + n).all()  # even for a user who clicked everything
+    count = drawn_counts(samples, log) / (n * log.user_counts[:, None])
+    np.testing.assert_allclose(count, 1 / 6, atol=0.03)  # 5 sd
+
+
+def test_the_order_is_shuffled_and_follows_the_seed(log):
+    for draw in (Drawing(2), Drawing(2, every_pair=True), Drawing(2, source="catalogue")):
+        one, two, other = (draw.samples(log, np.random.default_rng(seed)) for seed in (0, 0, 1))
+        assert columns(one) == columns(two)
+        assert columns(one) != columns(other)
+        assert (np.diff(one.users) < 0).any()
 
 
 def test_one_generator_gives_every_epoch_other_samples(log):
     rng = np.random.default_rng(0)
-    one, two = (sampled_triples(log, negatives=2, rng=rng) for _ in range(2))
+    one, two = (drawn(log, negatives=2, rng=rng) for _ in range(2))
     assert columns(one) != columns(two)
 
 
-def test_every_order_of_the_samples_is_as_likely():
+@pytest.mark.parametrize("everything", [False, True])
+def test_any_number_of_threads_gives_the_same_samples(everything):
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 60, size=3000)
+    counts[[0, 7, -1]] = 60, 0, 60  # everything, and nothing
+    clicks = first_items(60, *counts)
+    log = (clicks.items, clicks.user_start, 60)
+    one, *others = (
+        loops.samples(*log, 3, everything, seed=np.uint64(1), threads=threads)
+        for threads in (1, 2, 3, 7)
+    )
+    assert one[1].size > 7 * loops.PART  # enough for each to have a part
+    for other in others:
+        assert (one[0] == other[0]).all()
+        assert (one[1] == other[1]).all()
+
+
+def test_every_order_of_the_clicks_is_as_likely():
     clicks = first_items(4, 4)  # nothing to draw: four clicks to put in order
     rng = np.random.default_rng(0)
-    n = 24_000
+    n = 12_000
     orders: dict[tuple[int, ...], int] = {}
     for _ in range(n):
-        order = tuple(sampled_pairs(clicks, negatives=1, weighting="none", rng=rng).items.tolist())
+        order = tuple(drawn(clicks, negatives=1, rng=rng).items.tolist())
         orders[order] = orders.get(order, 0) + 1
     assert len(orders) == 24
     assert sum((count - n / 24) ** 2 / (n / 24) for count in orders.values()) < 60  # χ², 23 d.f.
 
 
-def test_samples_of_a_long_epoch_land_anywhere_in_it():
+def test_clicks_of_a_long_epoch_land_anywhere_in_it():
     n = 200_000  # several of the parts that are shuffled one at a time
     clicks = first_items(n, n)
-    came_from = sampled_pairs(
-        clicks, negatives=1, weighting="none", rng=np.random.default_rng(0)
-    ).items
+    came_from = drawn(clicks, negatives=1, rng=np.random.default_rng(0)).items
     assert sorted(came_from.tolist()) == list(range(n))
     moves = np.zeros((10, 10))  # from which tenth to which
     np.add.at(moves, (came_from * 10 // n, np.arange(n) * 10 // n), 1)
@@ -145,33 +187,36 @@ def test_samples_of_a_long_epoch_land_anywhere_in_it():
 def test_negatives_of_a_long_epoch_are_drawn_independently():
     n_items, draws = 1_000_000, 200_000
     clicks = first_items(n_items, *[1] * (draws // 5))
-    drawn = sampled_triples(clicks, negatives=5, rng=np.random.default_rng(0)).negatives
-    assert len(drawn) == draws
+    items = drawn(clicks, negatives=5, rng=np.random.default_rng(0)).items.reshape(-1, 6)[:, 1:]
+    assert items.size == draws
     expected = n_items * (1 - np.exp(-draws / n_items))  # distinct ones, give or take 130
-    assert abs(len(np.unique(drawn)) - expected) < 650
+    assert abs(len(np.unique(items)) - expected) < 650
 
 
 @pytest.mark.parametrize(
-    ("n_items", "counts", "n_pairs", "n_triples"),
+    ("n_items", "counts", "n_pairs"),
     [
-        (1, (1,), 1, 0),  # all is clicked
-        (1, (0, 1), 1, 0),  # a user without clicks, and all is clicked
-        (2, (1,), 4, 3),
-        (2, (2, 1, 0), 2 + 4, 3),
-        (3, (0, 0), 0, 0),
+        (1, (1,), 1),  # all is clicked
+        (1, (0, 1), 1),  # a user without clicks, and all is clicked
+        (2, (1,), 1 + 3),
+        (2, (2, 1, 0), 2 + 1 + 3),
+        (3, (0, 0), 0),
     ],
 )
 @pytest.mark.parametrize("weighting", ["none", "unbiased"])
-def test_the_smallest_logs_have_their_samples(n_items, counts, n_pairs, n_triples, weighting):
+def test_the_smallest_logs_have_their_samples(n_items, counts, n_pairs, weighting):
     clicks = first_items(n_items, *counts)
-    pairs = sampled_pairs(clicks, negatives=3, weighting=weighting, rng=np.random.default_rng(0))
-    triples = sampled_triples(clicks, negatives=3, rng=np.random.default_rng(0))
-    assert (len(pairs), len(triples)) == (n_pairs, n_triples)
+    samples = Drawing(3, weighting).samples(clicks, np.random.default_rng(0))
+    assert (len(samples), len(samples.items)) == (sum(counts), n_pairs)
+    kinds = [np.int32, np.int64, np.int32, np.float32]
+    assert [c.dtype for c in vars(samples).values()] == kinds
+    pairs = samples.pairs()
     assert clicks.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
-    assert [c.dtype for c in vars(pairs).values()] == [np.int32, np.int32, np.float32, np.float32]
-    assert [c.dtype for c in vars(triples).values()] == [np.int32] * 3
     assert np.isfinite(pairs.weight).all()
     assert (pairs.weight[pairs.click == 1] == 1).all()
+
+
+# weights
 
 
 def test_unbiased_weights_make_the_sampled_sum_estimate_the_sum_over_all_pairs(log):
@@ -181,7 +226,7 @@ def test_unbiased_weights_make_the_sampled_sum_estimate_the_sum_over_all_pairs(l
     sums = []
     plain = []
     for _ in range(3000):
-        pairs = sampled_pairs(log, negatives=2, weighting="unbiased", rng=rng)
+        pairs = Drawing(2, "unbiased").samples(log, rng).pairs()
         cost = value[pairs.users, pairs.items]
         sums.append((pairs.weight * cost).sum())
         plain.append(cost.sum())
@@ -191,30 +236,103 @@ def test_unbiased_weights_make_the_sampled_sum_estimate_the_sum_over_all_pairs(l
 
 
 def test_unbiased_weights_of_a_users_negatives_add_up_to_its_unclicked_items(log):
-    pairs = sampled_pairs(log, negatives=3, weighting="unbiased", rng=np.random.default_rng(0))
-    drawn = pairs.click == 0
-    total = np.bincount(pairs.users[drawn], weights=pairs.weight[drawn], minlength=3)
+    pairs = Drawing(3, "unbiased").samples(log, np.random.default_rng(0)).pairs()
+    is_drawn = pairs.click == 0
+    total = np.bincount(pairs.users[is_drawn], weights=pairs.weight[is_drawn], minlength=3)
     np.testing.assert_allclose(total, [5, 2, 0], rtol=1e-6)
-    assert (pairs.weight[~drawn] == 1).all()
+    assert (pairs.weight[~is_drawn] == 1).all()
 
 
-def test_triples_pair_each_click_with_unclicked_items_of_its_user(log):
-    triples = sampled_triples(log, negatives=2, rng=np.random.default_rng(2))
-    assert len(triples) == 2 * 5  # user 2 has nothing unclicked
-    assert log.contain(triples.users, triples.items).all()
-    assert not log.contain(triples.users, triples.negatives).any()
+def test_single_pairs_carry_the_weight_of_their_click():
+    samples = Samples(
+        np.array([4, 7], dtype=np.int32),
+        np.array([0, 3, 4]),
+        np.array([10, 11, 12, 13], dtype=np.int32),
+        np.array([0.5, 9], dtype=np.float32),  # of the drawn; the second click has none
+    )
+    assert columns(samples.pairs()) == [  # users, items, click, weight
+        [4, 4, 4, 7],
+        [10, 11, 12, 13],
+        [1, 0, 0, 1],
+        [1, 0.5, 0.5, 1],
+    ]
 
 
-def test_all_pairs_visits_the_whole_matrix_once(log):
-    pairs = all_pairs(log, rng=np.random.default_rng(0))
-    keys = pairs.users * 6 + pairs.items
-    assert sorted(keys.tolist()) == list(range(18))
-    assert pairs.click.sum() == len(log)
-    assert log.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
+# every pair
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_pair_of_a_user_with_a_click_comes_once(seed):
+    clicks = first_items(7, 1, 3, 0, 6, 7)
+    pairs = every_pair(clicks, rng=np.random.default_rng(seed)).pairs()
+    keys = pairs.users * 7 + pairs.items
+    assert sorted(keys.tolist()) == [u * 7 + i for u in (0, 1, 3, 4) for i in range(7)]
+    assert clicks.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
+    assert (pairs.weight == 1).all()
+
+
+def test_a_user_without_clicks_is_left_out_of_every_pair():
+    samples = every_pair(first_items(3, 0, 1, 0), rng=np.random.default_rng(0))
+    assert samples.users.tolist() == [1]
+    nothing = every_pair(first_items(3, 0, 0), rng=np.random.default_rng(0))
+    assert (len(nothing), len(nothing.items), nothing.start.tolist()) == (0, 0, [0])
+
+
+@given(clicked=st.integers(1, 40), n_items=st.integers(1, 40))
+def test_the_unclicked_items_of_a_user_are_dealt_out_evenly(clicked, n_items):
+    clicks = first_items(max(n_items, clicked), clicked, 1)
+    samples = every_pair(clicks, rng=np.random.default_rng(clicked))
+    shares = [len(others) for user, _, others in each_click(samples) if user == 0]
+    assert sum(shares) == clicks.n_items - clicked
+    assert max(shares) - min(shares) <= 1
+
+
+def test_who_gets_which_unclicked_item_is_left_to_chance():
+    clicks = first_items(4, 2)  # items 2 and 3 for the clicks on 0 and 1, one each
+    rng = np.random.default_rng(0)
+    dealt = [{c: o[0] for _, c, o in each_click(every_pair(clicks, rng=rng))} for _ in range(400)]
+    assert {tuple(sorted(d.values())) for d in dealt} == {(2, 3)}
+    assert sum(d[0] == 2 for d in dealt) == pytest.approx(200, abs=50)  # 5 sd
+
+
+# batches
 
 
 def test_batches_cover_an_epoch_in_order_with_a_short_last_one(log):
-    pairs = sampled_pairs(log, negatives=1, weighting="none", rng=np.random.default_rng(0))
-    parts = list(pairs.batches(6))
-    assert [len(p) for p in parts] == [6, 6, 4]
-    assert np.concatenate([p.items for p in parts]).tolist() == pairs.items.tolist()
+    samples = drawn(log, negatives=1, rng=np.random.default_rng(0))
+    parts = list(samples.batches(4))
+    assert [len(part) for part in parts] == [4, 4, 3]
+    assert np.concatenate([p.items for p in parts]).tolist() == samples.items.tolist()
+
+
+@given(
+    lengths=st.lists(st.integers(1, 5), max_size=40),
+    size=st.integers(1, 50),
+)
+def test_batches_of_any_size_partition_the_samples(lengths, size):
+    samples = ragged(lengths)
+    parts = list(samples.batches(size))
+    assert all(len(part) == size for part in parts[:-1])
+    assert all(0 < len(part) <= size for part in parts)
+    for part in parts:  # each can stand alone
+        assert (part.start[0], part.start[-1]) == (0, len(part.items))
+        assert len(part.start) == len(part) + 1
+    clicks = [click for part in parts for click in each_click(part)]
+    assert clicks == list(each_click(samples))
+    assert [w for part in parts for w in part.weight.tolist()] == samples.weight.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 10, 11, 12, 1000])
+@pytest.mark.parametrize("draw", [Drawing(3), Drawing(1, every_pair=True)])
+def test_a_click_and_its_drawn_items_stay_together_in_every_batch(log, draw, size):
+    shares = {user: [] for user in range(3)}
+    found = []
+    for batch in draw.samples(log, np.random.default_rng(size)).batches(size):
+        for user, clicked, others in each_click(batch):
+            found.append((user, clicked))
+            shares[user].append(len(others))
+            assert not log.contain(np.full(len(others), user), np.array(others, dtype=int)).any()
+    assert sorted(found) == pairs_of(log)  # the first item of each, every click once
+    left = {0: [5], 1: [0, 0, 1, 1], 2: [0] * 6} if draw.every_pair else {0: [3], 1: [3] * 4}
+    for user, share in left.items():
+        assert sorted(shares[user]) == share

@@ -62,7 +62,7 @@ def test_an_assignment_reaches_every_method_that_has_the_setting():
     made = parse_methods("popularity, mf,bpr", ["epochs=3", "bpr.dim=8"])
     assert list(made) == ["popularity", "mf", "bpr"]
     assert (made["mf"].epochs, made["bpr"].epochs) == (3, 3)
-    assert (made["mf"].dim, made["bpr"].dim) == (50, 8)
+    assert (made["mf"].dim, made["bpr"].dim) == (64, 8)
 
 
 def test_a_method_can_carry_settings_of_its_own_which_win():

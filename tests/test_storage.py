@@ -84,7 +84,7 @@ def test_the_folder_holds_no_pickle_and_says_what_it_is(model, tmp_path):
     assert names(tmp_path / "model") == ["arrays.safetensors", "model.json"]
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     assert about["method"] == "popularity"
-    assert about["version"] == 2
+    assert about["version"] == 3
 
 
 def test_loading_reads_neither_ids_nor_clicks_nor_parameters(tmp_path, monkeypatch):
@@ -346,9 +346,9 @@ def damaged(place: Path, how: str) -> None:
         case "foreign json":
             about.write_text('{"format": "other", "version": 1}')
         case "newer":
-            about.write_text(about.read_text().replace('"version": 2', '"version": 99'))
+            about.write_text(about.read_text().replace('"version": 3', '"version": 99'))
         case "older":
-            about.write_text(about.read_text().replace('"version": 2', '"version": 1'))
+            about.write_text(about.read_text().replace('"version": 3', '"version": 2'))
         case "edited":
             about.write_text(about.read_text().replace('"seed": 0', '"seed": 1'))
         case "unknown method":

@@ -9,16 +9,15 @@ import pytest
 
 from unexposed import settings as checks
 from unexposed.comparison import parse_methods
-from unexposed.results import read_lines
 from unexposed.tuning import space
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 FOLDER = EXPERIMENTS / "results" / "tuning"
 
 
-def asked(dataset, epochs):
+def asked(dataset):
     """Of every study that the script makes: the settings, what is searched, and the splits."""
-    script = ["sh", str(EXPERIMENTS / "tune.sh"), dataset, epochs, "studies"]
+    script = ["sh", str(EXPERIMENTS / "tune.sh"), dataset, "studies"]
     done = subprocess.run(
         [*script, "--workers", "2"],
         env={"UNEXPOSED": "echo", "PATH": "/usr/bin:/bin"},
@@ -47,31 +46,23 @@ def asked(dataset, epochs):
     return found
 
 
-@pytest.mark.parametrize(("epochs", "folder"), [("100", "."), ("300", "long")])
 @pytest.mark.parametrize("dataset", ["coat", "yahoo_r3"])
-def test_every_study_is_what_its_command_asks_for(dataset, epochs, folder):
-    files = (FOLDER / folder).glob(f"{dataset}_*.json")
-    studies = {path.name: json.loads(path.read_text()) for path in files}
-    commands = asked(dataset, epochs)
+def test_every_study_is_what_its_command_asks_for(dataset):
+    studies = {path.name: json.loads(path.read_text()) for path in FOLDER.glob(f"{dataset}_*.json")}
+    commands = asked(dataset)
     assert set(commands) == set(studies)
     for name, (values, searched, splits) in commands.items():
         study = studies[name]
         assert study["searched"] == searched, name
         assert study["splits"] == splits, name
         assert len(study["trials"]) >= 40, name
-        held = {k: v for k, v in study["held"].items() if k != "engine"}  # engines agree
+        # engines agree, and a trial is never trained anew
+        held = {k: v for k, v in study["held"].items() if k not in ("engine", "refit")}
         assert held == {k: values[k] for k in held}, name
 
 
 def test_a_data_set_without_studies_is_refused():
-    script = ["sh", str(EXPERIMENTS / "tune.sh"), "netflix", "100", "studies"]
+    script = ["sh", str(EXPERIMENTS / "tune.sh"), "netflix", "studies"]
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: no studies of netflix with 100 epochs; known: coat and")
-
-
-def test_the_table_has_what_of_cjmf_the_held_out_clicks_of_yahoo_prefer():
-    study = json.loads((FOLDER / "yahoo_r3_cjmf.json").read_text())
-    lines = read_lines(EXPERIMENTS / "results" / "yahoo.jsonl")
-    [line] = [x for x in lines if (x["arm"], x["seed"]) == ("cjmf", 0)]  # the split of the study
-    assert line["facts"]["best_value"] > study["best"]["value"]
+    assert done.stderr.startswith("error: no studies of netflix; known: coat and")

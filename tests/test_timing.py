@@ -90,25 +90,27 @@ def test_a_method_without_epochs_is_refused_by_name(name, small_world):
 
 
 @pytest.mark.parametrize(
-    ("name", "samples"),
+    ("name", "settings", "samples"),
     [
-        ("mf", 5 + 3 * 2),  # the first user has no unclicked item to draw
-        ("ubo", 5 + 3 * 2),
-        ("cjmf", 5 + 3 * 2),
-        ("bpr", 3 * 2),
-        ("wmf", 4 * 3),  # every pair of the matrix
-        ("expomf", 4 * 3),
+        ("mf", {"negatives_from": "unclicked"}, 5 + 3 * 2),  # the first user has none to draw
+        ("mf", {"negatives_from": "catalogue"}, 5 + 3 * 5),
+        ("mf", {"pairs": "all"}, 3 * 3),  # of the three users with a click
+        ("ubo", {"negatives_from": "unclicked"}, 5 + 3 * 2),
+        ("cjmf", {}, 5 + 3 * 2),
+        ("bpr", {"negatives_from": "unclicked"}, 5 + 3 * 2),
+        ("wmf", {}, 4 * 3),  # every pair of the matrix
+        ("expomf", {}, 4 * 3),
     ],
 )
-def test_samples_of_an_epoch_by_hand(name, samples):
+def test_samples_of_an_epoch_by_hand(name, settings, samples):
     clicks = Clicks.from_pairs(
         np.array([0, 0, 0, 1, 2]),
         np.array([0, 1, 2, 0, 1]),
         user_ids=Ids.range(4),
         item_ids=Ids.range(3),
     )
-    assert timing.samples(quick(name), clicks) == samples
-    assert timed(quick(name), clicks)["samples"] == samples
+    assert timing.samples(quick(name, **settings), clicks) == samples
+    assert timed(quick(name, **settings), clicks)["samples"] == samples
 
 
 def test_ratio_is_worked_out_in_every_repeat_on_each_engine():

@@ -7,7 +7,7 @@ does not wait for torch and polars.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Clicks": "data",

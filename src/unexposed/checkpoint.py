@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unexposed.recommender import Recommender, Side
 
 CHECKPOINT = archive.Kind(
-    "checkpoint", version=1, cure="remove it, and start the training again without resuming"
+    "checkpoint", version=2, cure="remove it, and start the training again without resuming"
 )
 EVERY = 30.0  # seconds
 SHARE = 19  # times as long as writing one took, the next is not due: a twentieth of the time

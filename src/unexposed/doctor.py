@@ -144,9 +144,10 @@ def _card() -> Findings:
 
 
 def _engine() -> Findings:
-    from unexposed.engine import cpu, cuda
+    from unexposed import loops
+    from unexposed.engine import cuda
 
-    threads = cpu.NUMBA_CONFIG.NUMBA_NUM_THREADS
+    threads = loops.CORES
     name = "cuda" if cuda.available() else "cpu"
     yield Check("engine", "ok", f"{name}; {threads} threads (NUMBA_NUM_THREADS) on the processor")
 
@@ -156,11 +157,11 @@ def _kernel_cache() -> Findings:
     cure = "set NUMBA_CACHE_DIR to a folder that can be written"
     try:
         from unexposed import loops
-        from unexposed.engine import cpu_kernels
+        from unexposed.engine.cpu import phases
     except RuntimeError as error:  # numba found no place at all
         yield Check("kernel cache", "broken", str(error).partition("\n")[0][:200], cure)
         return
-    kernels: list[Any] = [cpu_kernels.run, loops.ranks]
+    kernels: list[Any] = [phases.run, loops.ranks]
     for folder in sorted({Path(kernel.stats.cache_path) for kernel in kernels}):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -173,9 +174,10 @@ def _kernel_cache() -> Findings:
 
 def _self_test() -> Findings:
     """A few steps of UBO on each engine, beside the reference."""
-    from unexposed.engine import cpu, cuda
+    from unexposed.engine import cuda
+    from unexposed.engine.cpu.engine import CpuEngine
 
-    yield _agreement("cpu", cpu.CpuEngine)
+    yield _agreement("cpu", CpuEngine)
     if cuda.available():
         yield _agreement("cuda", cuda.CudaEngine)
 
@@ -185,14 +187,14 @@ def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:
 
     from unexposed.engine import Objective, Optimiser
     from unexposed.engine.reference import ReferenceEngine
-    from unexposed.sampling import Pairs
+    from unexposed.sampling import Samples
     from unexposed.validation import ValidationSet
 
     rng = np.random.default_rng(0)
-    n_users, n_items, dim, n = 8, 6, 4, 64
+    n_users, n_items, dim, n, each = 8, 6, 4, 32, 3
 
-    def rows(high: int) -> Any:
-        return rng.integers(high, size=n, dtype=np.int32)
+    def rows(high: int, size: int = n) -> Any:
+        return rng.integers(high, size=size, dtype=np.int32)
 
     start: dict[str, Any] = {
         "user_factors": rng.normal(0, 0.5, (n_users, dim)).astype(np.float32),
@@ -201,8 +203,12 @@ def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:
         "gate_weight": rng.normal(0, 0.5, dim).astype(np.float32),
         "gate_bias": np.zeros(1, dtype=np.float32),
     }
-    clicked = (rng.random(n) < 0.3).astype(np.float32)
-    pairs = Pairs(rows(n_users), rows(n_items), clicked, np.ones(n, dtype=np.float32))
+    samples = Samples(
+        rows(n_users),
+        np.arange(n + 1) * each,
+        rows(n_items, n * each),
+        np.ones(n, dtype=np.float32),
+    )
     given: dict[str, Any] = {
         "exposure": rng.uniform(0.1, 1, n_items).astype(np.float32),
         "validation": ValidationSet(rows(n_users), rows(n_items), rng.random(n) < 0.5),
@@ -212,7 +218,7 @@ def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:
     tested, reference = kind(*what, **given), ReferenceEngine(*what, **given)
     for engine in (tested, reference):
         for _ in range(5):
-            engine.epoch(pairs, batch_size=32)
+            engine.epoch(samples, batch_size=12)
     found, expected = tested.parameters(), reference.parameters()
     apart = max(
         float(np.abs(found[key] - table).max() / np.abs(table).max())

@@ -65,7 +65,9 @@ class Experiment:
 
     def identity(self, arm: Arm) -> dict[str, Any]:
         """What a stored result must agree with, seed aside, to count as this arm's."""
+        step = getattr(arm.method, "step", 1)
         return {
+            **({"step": step} if step > 1 else {}),
             "kind": self.kind,
             "arm": arm.label,
             "method": arm.method.name if arm.method else None,

@@ -18,6 +18,8 @@ from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Recommender, Side
 from unexposed.settings import setting
 
+STEP = 2  # counts changes to what a step computes: results of an earlier step are no longer ours
+
 
 @dataclass(frozen=True)
 class TrainedMethod(Recommender):
@@ -35,7 +37,9 @@ class TrainedMethod(Recommender):
     )
     snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
     refit: bool = setting(
-        False, "with the epoch chosen, train anew on all clicks, the held-out ones too"
+        True,
+        "with the epoch chosen, train anew on all clicks, the held-out ones too",
+        before=False,
     )
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
@@ -107,17 +111,32 @@ def continued(initial: Parameters, start: Parameters | None) -> Parameters:
 
 @dataclass(frozen=True)
 class FactorMethod(TrainedMethod):
-    """p_ui = σ(ω_uᵀω_i), trained by Adam on batches of clicks and drawn negatives."""
+    """p_ui = σ(ω_uᵀω_i), trained by Adam on batches of clicks with their drawn negatives."""
 
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    step: ClassVar[int] = STEP
 
-    batch_size: int = setting(1024, "pairs in a batch", low=1)
-    learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0)
+    dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
+    batch_size: int = setting(
+        256,
+        "clicks in a batch, each with its drawn items",
+        low=1,
+        search=[128, 256, 512, 1024],
+    )
+    learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0, search=(3e-4, 5e-3))
     weight_decay: float = setting(
-        1e-5, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-4)
+        5e-3,
+        "half of it times |ωᵤ|² + |ωᵢ|² is added to the loss of every pair",
+        low=0,
+        search=(5e-4, 5e-2),
     )
     negatives: int = setting(
-        5, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+        10, "items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+    )
+    negatives_from: sampling.Source = setting(
+        "unclicked",
+        "what they are drawn from: what the user has not clicked, or all items",
+        search=["unclicked", "catalogue"],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     engine: engines.Name = setting("auto", "what runs the steps; they agree, and differ in speed")
@@ -139,16 +158,9 @@ class FactorMethod(TrainedMethod):
     def optimiser(self) -> Optimiser:
         return Optimiser(self.learning_rate, self.weight_decay)
 
-    def samples(
-        self, clicks: Clicks, rng: np.random.Generator
-    ) -> sampling.Pairs | sampling.Triples:
-        """The samples of one epoch."""
-        return sampling.sampled_pairs(clicks, negatives=self.negatives, weighting="none", rng=rng)
-
-    def drawing(self) -> dict[str, Any] | None:
-        """The same samples as settings, for an engine that draws them itself; None: it cannot."""
-        pairwise = self.objective().loss == "pairwise"
-        return {"negatives": self.negatives, "weighting": "none", "pairwise": pairwise}
+    def drawing(self) -> sampling.Drawing:
+        """How the samples of an epoch come about."""
+        return sampling.Drawing(self.negatives, source=self.negatives_from)
 
     def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         """The engine that will train this method, ready at the first step."""
@@ -165,19 +177,14 @@ class FactorMethod(TrainedMethod):
     ) -> Parameters:
         from unexposed import fold_in
 
-        drawing = self.drawing()
-        if drawing is None:
-            n_samples = len(parameters["user_factors"]) * clicks.n_items
-        else:
-            n_samples = n_clicks * (drawing["negatives"] + (not drawing["pairwise"]))
         vectors = fold_in.solve(
             parameters["item_factors"],
             clicks,
             self.objective(),
             self.optimiser(),
             exposure=self.exposure_of_new(parameters),
-            drawing=drawing,
-            n_samples=n_samples,
+            drawing=self.drawing(),
+            n_clicks=n_clicks,
             batch_size=self.batch_size,
             epochs=epochs,
         )
@@ -218,18 +225,18 @@ class FactorMethod(TrainedMethod):
         """One epoch of training, on samples drawn by the engine where it can, else here."""
         drawing, size = self.drawing(), self.batch_size
 
-        def steps(samples: sampling.Pairs | sampling.Triples) -> Iterator[float]:
+        def steps(samples: sampling.Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
-        if drawing is not None and isinstance(engine, engines.DrawsSamples):
-            sampler = engine.sampler(clicks, seed=seed, **drawing)
+        if not drawing.every_pair and isinstance(engine, engines.DrawsSamples):
+            sampler = engine.sampler(clicks, drawing, seed=seed)
             return (
                 lambda: steps(sampler.draw()),
                 lambda: engine.train_epoch(sampler, batch_size=size),
             )
         return (
-            lambda: steps(self.samples(clicks, rng)),
-            lambda: engine.epoch(self.samples(clicks, rng), batch_size=size),
+            lambda: steps(drawing.samples(clicks, rng)),
+            lambda: engine.epoch(drawing.samples(clicks, rng), batch_size=size),
         )
 
 
@@ -240,20 +247,17 @@ class PointwiseMethod(FactorMethod):
     scale: ClassVar[Literal["logit", "probability", "order"]] = "logit"
     pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
     weighting: sampling.Weighting = setting(
-        "none", "or weigh the drawn negatives so that they stand for all unclicked pairs"
+        "none",
+        "or weigh the drawn negatives, then always unclicked ones, to stand for all such pairs",
     )
 
-    def samples(self, clicks: Clicks, rng: np.random.Generator) -> sampling.Pairs:
-        if self.pairs == "all":
-            return sampling.all_pairs(clicks, rng=rng)
-        return sampling.sampled_pairs(
-            clicks, negatives=self.negatives, weighting=self.weighting, rng=rng
+    def drawing(self) -> sampling.Drawing:
+        return sampling.Drawing(
+            self.negatives,
+            self.weighting,
+            every_pair=self.pairs == "all",
+            source="unclicked" if self.weighting == "unbiased" else self.negatives_from,
         )
-
-    def drawing(self) -> dict[str, Any] | None:
-        if self.pairs == "all":
-            return None
-        return {"negatives": self.negatives, "weighting": self.weighting, "pairwise": False}
 
 
 @dataclass(frozen=True)

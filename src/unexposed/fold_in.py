@@ -1,10 +1,11 @@
 """Users who come after the training: their vectors from their clicks, all else as it is.
 
 A factor model's user vector is learned as training would have learned it, were the items at the
-end of it all along: Adam on the samples of this user alone, for as many epochs as the model kept.
-The samples of an epoch are spread over as many batches as training had, and those that fall into
-one batch make one step. So the negatives, the weight decay, the step size and the early end are
-those of training, and nothing is left to choose. A user's vector depends on its own clicks only.
+end of it all along: Adam on the clicks of this user alone, for as many epochs as the model kept.
+The clicks of an epoch, each with its drawn items, are spread over as many batches as training had,
+and those that fall into one batch make one step, numbered as training numbers it. So the negatives,
+the weight decay, the step size and the early end are training's, and nothing is left to choose. A
+user's vector depends on its own clicks only.
 
 That holds for every loss; it takes no pass over the catalogue.
 """
@@ -22,6 +23,7 @@ from unexposed.encoding import match
 from unexposed.engine import Objective, Optimiser
 from unexposed.errors import InputError
 from unexposed.rules import entries
+from unexposed.sampling import Drawing
 
 if TYPE_CHECKING:
     from unexposed.recommender import Model
@@ -128,22 +130,18 @@ def solve(
     optimiser: Optimiser,
     *,
     exposure: Array | None,  # (items,); None: the loss needs none
-    drawing: dict[str, Any] | None,  # as `FactorMethod.drawing`; None: every pair
-    n_samples: int,  # of an epoch of the training
+    drawing: Drawing,
+    n_clicks: int,  # of the training
     batch_size: int,
     epochs: int,
     threads: int | None = None,
 ) -> NDArray[np.float32]:
     """The vectors of the users of these clicks, the items held still."""
     from unexposed import loops
-    from unexposed.engine.cpu import LOSS_CODES
+    from unexposed.engine.cpu.formulas import LOSS_CODES
     from unexposed.fold_in_kernel import learn_users
 
     n_items = len(item_factors)
-    negatives = 0 if drawing is None else drawing["negatives"]
-    weight = np.ones(clicks.n_users)
-    if drawing is not None and drawing["weighting"] == "unbiased":
-        weight = (n_items - clicks.user_counts) / np.maximum(clicks.user_counts * negatives, 1)
     vectors = np.zeros((clicks.n_users, item_factors.shape[1]))
     threads = max(1, min(threads or loops.CORES, clicks.n_users))
     bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
@@ -152,11 +150,13 @@ def solve(
         np.ones(n_items) if exposure is None else exposure.astype(np.float64),
         clicks.items,
         clicks.user_start,
-        weight,
+        drawing.weight(clicks),
         LOSS_CODES[objective.loss],
-        negatives,
-        -(-n_samples // batch_size),
-        batch_size,
+        drawing.negatives,
+        drawing.every_pair,
+        drawing.source == "catalogue" and not drawing.every_pair,
+        -(-n_clicks // batch_size),
+        min(batch_size, n_clicks),
         optimiser.learning_rate,
         optimiser.weight_decay,
         epochs,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
-from unexposed.engine.cpu_kernels import PAIRWISE, odds_against, value_and_slope
-from unexposed.loops import STEP, below, compiled, mix, random_bits
+from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, value_and_slope
+from unexposed.loops import STEP, below, compiled, mix
 
 Array = Any
 
@@ -16,11 +16,13 @@ def learn_users(
     vectors: Array,  # (users, dim): where each starts, and what it becomes
     item_vectors: Array,  # (items, dim)
     exposure: Array,  # (items,)
-    items: Array,  # the clicked ones, by user
+    clicked: Array,  # items, by user
     user_start: Array,
-    negative_weight: Array,  # (users,)
+    weight: Array,  # (users,): what a drawn item counts
     loss: int,
-    negatives: int,  # drawn for each click; 0: every pair once
+    negatives: int,
+    every_pair: bool,
+    everything: bool,  # may be drawn, clicked or not
     n_batches: int,
     batch_size: int,
     learning_rate: float,
@@ -30,106 +32,137 @@ def learn_users(
     first_user: int,
     stop_user: int,
 ) -> None:
-    """Adam on the samples of each of these users, drawn as `loops.samples` does."""
-    n_items = len(item_vectors)
+    """Adam on the clicks of each of these users, with items drawn as `sampling` does."""
+    n_items, dim = item_vectors.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
-    moments = np.empty((2, vectors.shape[1]))
-    gradient = np.empty(vectors.shape[1])
+    room = np.empty(n_items, dtype=np.int32)
+    first, second, gradient = np.empty(dim), np.empty(dim), np.empty(dim)
     for user in range(first_user, stop_user):
-        clicked = items[user_start[user] : user_start[user + 1]]
-        for item in clicked:
-            clicked_by[item] = user
-        n_samples = sample_count(len(clicked), n_items, negatives, loss)
-        samples = np.empty((3, n_samples), dtype=np.int64)  # item, click or drawn item, batch
-        moments[:] = 0
-        powers = np.ones(2)
+        own, vector = clicked[user_start[user] : user_start[user + 1]], vectors[user]
+        avoided = own[:0] if everything else own
+        clicked_by[avoided] = user
+        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), every_pair)]
+        start = starts(len(own), n_items - len(avoided), negatives, every_pair)
+        items, batch = np.empty(start[-1], dtype=np.int32), np.empty(len(own), dtype=np.int64)
+        first[:] = second[:] = 0
         bits = seed
-        for _ in range(epochs):
-            bits = draw(samples, clicked, clicked_by, user, negatives, loss, n_batches, bits)
-            order = np.argsort(samples[2])
-            at = 0
-            while at < n_samples:
-                batch = samples[2, order[at]]
-                gradient[:] = 0
-                while at < n_samples and samples[2, order[at]] == batch:
-                    item, other = samples[0, order[at]], samples[1, order[at]]
-                    weight = 1.0 if other > 0 or loss == PAIRWISE else negative_weight[user]
-                    add_slope(
-                        gradient, vectors[user], item_vectors, exposure, item, other, loss, weight
-                    )
-                    at += 1
-                powers *= np.array((BETA1, BETA2))
-                for d in range(len(gradient)):
-                    slope = gradient[d] / batch_size + weight_decay * vectors[user, d]
-                    moments[0, d] = BETA1 * moments[0, d] + (1 - BETA1) * slope
-                    moments[1, d] = BETA2 * moments[1, d] + (1 - BETA2) * slope * slope
-                    length = np.sqrt(moments[1, d] / (1 - powers[1])) + EPSILON
-                    vectors[user, d] -= learning_rate * moments[0, d] / (1 - powers[0]) / length
+        for epoch in range(epochs):
+            bits = draw(items, start, own, listed, clicked_by, user, every_pair, bits)
+            bits = spread(batch, n_batches, bits)
+            order = np.argsort(batch)
+            for n in range(len(order)):
+                if n == 0 or batch[order[n]] != batch[order[n - 1]]:
+                    gradient[:], n_pairs = 0, 0
+                of_click = items[start[order[n]] : start[order[n] + 1]]
+                add_slopes(gradient, vector, item_vectors, exposure, of_click, loss, weight[user])
+                n_pairs += len(of_click)
+                if n + 1 < len(order) and batch[order[n]] == batch[order[n + 1]]:
+                    continue
+                step = epoch * n_batches + batch[order[n]] + 1.0  # of the training
+                rate, rest = learning_rate / (1 - BETA1**step), 1 - BETA2**step
+                for d in range(dim):
+                    slope = (gradient[d] + n_pairs * weight_decay * vector[d]) / batch_size
+                    first[d] = BETA1 * first[d] + (1 - BETA1) * slope
+                    second[d] = BETA2 * second[d] + (1 - BETA2) * slope * slope
+                    vector[d] -= rate * first[d] / (np.sqrt(second[d] / rest) + EPSILON)
 
 
 @compiled
-def sample_count(n_clicked: int, n_items: int, negatives: int, loss: int) -> int:
-    """How many samples an epoch has of a user."""
-    if negatives == 0:
-        return n_items
-    drawn = negatives if n_clicked < n_items else 0
-    return n_clicked * (drawn + (0 if loss == PAIRWISE else 1))
+def list_unclicked(
+    room: Array, clicked_by: Array, user: int, n_clicked: int, every_pair: bool
+) -> int:
+    """List what the user has not clicked, if all are needed or few are left; how many it lists."""
+    n_items, n_listed = len(clicked_by), 0
+    if every_pair or 2 * (n_items - n_clicked) < n_items:
+        for item in range(n_items):
+            if clicked_by[item] != user:
+                room[n_listed] = item
+                n_listed += 1
+    return n_listed
+
+
+@compiled
+def starts(n_clicks: int, n_left: int, negatives: int, every_pair: bool) -> Array:
+    """Where the items of each click begin, as in `sampling.Samples`; `n_left` may be drawn."""
+    click = np.arange(n_clicks + 1)
+    if every_pair:
+        return click + click * n_left // max(n_clicks, 1)
+    return click * (1 + negatives) if n_left > 0 else click
 
 
 @compiled
 def draw(
-    samples: Array,
+    items: Array,
+    start: Array,
     clicked: Array,
+    listed: Array,  # what may be drawn, in any order; empty where any item soon does
     clicked_by: Array,
     user: int,
-    negatives: int,
-    loss: int,
-    n_batches: int,
+    every_pair: bool,
     bits: Any,
 ) -> Any:
-    """Fill in the samples of one epoch; the random bits to go on with."""
-    n_items = len(clicked_by)
-    for at in range(samples.shape[1]):
-        if negatives == 0:
-            samples[0, at], samples[1, at] = at, int(clicked_by[at] == user)
-        else:
-            of_a_click = samples.shape[1] // len(clicked)
-            samples[0, at], samples[1, at] = clicked[at // of_a_click], 1
-            if at % of_a_click > 0 or loss == PAIRWISE:
-                bits = mix(bits + STEP)
-                while clicked_by[below(n_items, bits)] == user:
+    """Fill in the items of each click for one epoch; the random bits to go on with."""
+    n_dealt = 0
+    for click in range(len(clicked)):
+        items[start[click]] = clicked[click]
+        for at in range(start[click] + 1, start[click + 1]):
+            bits = mix(bits + STEP)
+            if every_pair:  # shuffle the list as it is dealt out
+                other = n_dealt + below(len(listed) - n_dealt, bits)
+                listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
+                items[at] = listed[n_dealt]
+                n_dealt += 1
+            elif len(listed):
+                items[at] = listed[below(len(listed), bits)]
+            else:
+                while clicked_by[below(len(clicked_by), bits)] == user:
                     bits = mix(bits + STEP)
-                if loss == PAIRWISE:
-                    samples[1, at] = below(n_items, bits)
-                else:
-                    samples[0, at], samples[1, at] = below(n_items, bits), 0
-        samples[2, at] = below(n_batches, random_bits(bits, at))
-    return mix(bits + STEP)
+                items[at] = below(len(clicked_by), bits)
+    return bits
 
 
 @compiled
-def add_slope(
+def spread(batch: Array, n_batches: int, bits: Any) -> Any:
+    """Choose the batch of each click by chance; the random bits to go on with."""
+    for click in range(len(batch)):
+        bits = mix(bits + STEP)
+        batch[click] = below(n_batches, bits)
+    return bits
+
+
+@compiled
+def add_slopes(
     gradient: Array,
     vector: Array,
     item_vectors: Array,
     exposure: Array,
-    item: int,
-    other: int,  # the drawn item of a pair of items, else 1 for a click and 0 for none
+    items: Array,  # of one click, the clicked one first
     loss: int,
     weight: float,
 ) -> None:
-    """Add the gradient of one sample's loss."""
-    logit = 0.0
-    for d in range(len(vector)):
-        logit += vector[d] * item_vectors[item, d]
+    """Add the gradient of what a click and the items drawn for it cost."""
+    clicked = item_vectors[items[0]]
+    of_clicked = dot(vector, clicked)
+    for n in range(1 if loss == PAIRWISE else 0, len(items)):
+        item = item_vectors[items[n]]
+        logit = dot(vector, item)
         if loss == PAIRWISE:
-            logit -= vector[d] * item_vectors[other, d]
-    odds = odds_against(logit)
-    if loss == PAIRWISE:
-        slope = -odds / (1 + odds)  # −σ(−difference)
-    else:
-        slope = weight * value_and_slope(loss, logit, odds, other, exposure[item])[1]
-    for d in range(len(vector)):
-        gradient[d] += slope * item_vectors[item, d]
-        if loss == PAIRWISE:
-            gradient[d] -= slope * item_vectors[other, d]
+            odds = odds_against(of_clicked - logit)
+            slope = odds / (1 + odds)  # σ(−difference)
+        else:
+            click, odds = 1 if n == 0 else 0, odds_against(logit)
+            slope = value_and_slope(loss, logit, odds, click, exposure[items[n]])[1]
+        if n > 0:
+            slope *= weight
+        for d in range(len(vector)):
+            gradient[d] += slope * item[d]
+            if loss == PAIRWISE:
+                gradient[d] -= slope * clicked[d]
+
+
+@compiled
+def dot(left: Array, right: Array) -> float:
+    total = 0.0
+    for d in range(len(left)):
+        total += left[d] * right[d]
+    return total

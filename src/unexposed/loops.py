@@ -57,110 +57,117 @@ def samples(
     user_start: Array,
     n_items: int,
     negatives: int,
+    everything: bool = False,
     *,
-    pairs: bool,
     seed: np.uint64,
     threads: int | None = None,
-) -> Array:
-    """Three rows of samples, in random order, each order as likely.
+) -> tuple[Array, Array]:
+    """Every click once, in random order, each order as likely: users (n), items (n, 1 + negatives).
 
-    Triples: a user, an item it clicked and a drawn one. Pairs: a user, an item, and 1 for a click,
-    0 for a drawn one. Every click comes once in all (pairs), and with as many drawn items as there
-    are negatives, uniform on those that its user has not clicked.
+    The clicked item comes first, then items drawn uniformly from those that its user has not
+    clicked, −1 where there are none; or from `everything`.
 
-    The order is that of Rao (1961) and Sandelius (1962): send each sample to a part by chance,
-    then shuffle every part. Neither reaches far in memory, and threads can share the work: each
-    has its own users, then its own parts.
+    The order follows Rao (1961) and Sandelius (1962): send each click to a part by chance, then
+    shuffle every part. Neither reaches far in memory, and threads can share the work: each has
+    its own users, then its own parts.
     """
-    n_clicks = np.diff(user_start)
-    of_a_click = int(pairs) + negatives * (n_clicks < n_items)
-    sample_start = np.concatenate([[0], np.cumsum(n_clicks * of_a_click)])
-    n = int(sample_start[-1])
-    n_parts = n // PART + 1
+    n, width = int(user_start[-1]), 1 + negatives
+    n_parts = n * width // PART + 1
     threads = min(threads or CORES, n_parts)
     shares = np.arange(threads + 1)
-    users = np.searchsorted(sample_start, n * shares // threads)  # the first of each share
+    users = np.searchsorted(user_start, n * shares // threads)  # the first of each share
     parts = n_parts * shares // threads
-    found = np.empty((3, n), dtype=np.int32)
+    found_users = np.empty(n, dtype=np.int32)
+    found = np.empty((n, width), dtype=np.int32)
     with ThreadPoolExecutor(threads) as pool:
 
         def each(work: Callable[[int], Any]) -> list[Any]:
             return list((pool.map if threads > 1 else map)(work, range(threads)))
 
         counts = np.array(
-            each(lambda t: part_counts(n_parts, seed, *sample_start[users[t : t + 2]]))
+            each(lambda t: part_counts(n_parts, seed, *user_start[users[t : t + 2]]))
         )  # (threads, parts)
         end = np.cumsum(counts.T).reshape(n_parts, threads)  # a share follows another in each part
         part_start = np.concatenate([[0], end[:, -1]])
         place = np.ascontiguousarray(end.T) - counts
-        log = (items, user_start, sample_start, n_items)
-        each(lambda t: fill(found, place[t], *log, pairs, seed, *users[t : t + 2]))
-        each(lambda t: shuffle(found[0], found[1], found[2], part_start, seed, *parts[t : t + 2]))
-    return found
+        log = (items, user_start, n_items)
+        each(
+            lambda t: fill(found_users, found, place[t], *log, everything, seed, *users[t : t + 2])
+        )
+        each(lambda t: shuffle(found_users, found, part_start, seed, *parts[t : t + 2]))
+    return found_users, found
 
 
 @compiled
 def part_counts(n_parts: int, seed: Any, first: int, stop: int) -> Array:
-    """How many of these samples go to each part."""
+    """How many of these clicks go to each part."""
     counts = np.zeros(n_parts, dtype=np.int64)
-    for sample in range(first, stop):
-        counts[below(n_parts, random_bits(seed, sample))] += 1
+    for click in range(first, stop):
+        counts[below(n_parts, random_bits(seed, click))] += 1
     return counts
 
 
 @compiled
 def fill(
+    found_users: Array,
     found: Array,
-    place: Array,  # (parts): where the next sample goes
+    place: Array,  # (parts): where the next click goes
     items: Array,
     user_start: Array,
-    sample_start: Array,  # (users + 1): the number of a user's first sample
     n_items: int,
-    pairs: bool,
+    everything: bool,
     seed: Any,
     first_user: int,
     stop_user: int,
 ) -> None:
-    """Put the samples of these users into the parts drawn for them."""
-    n = sample_start[-1]
+    """Put the clicks of these users, with drawn items, into the parts that chance sends them to."""
+    n, width = found.shape
     last_clicked_by = np.full(n_items, -1, dtype=np.int32)
+    unclicked = np.empty(n_items, dtype=np.int32)
     for user in range(first_user, stop_user):
         first, stop = user_start[user], user_start[user + 1]
         for click in range(first, stop):
             last_clicked_by[items[click]] = user
-        sample = sample_start[user]
-        of_a_click = (sample_start[user + 1] - sample) // max(stop - first, 1)
+        n_unclicked = n_items - (stop - first)
+        listed = (
+            2 * n_unclicked < n_items and not everything
+        )  # rejection would take long: draw from a list
+        if listed:
+            n_listed = 0
+            for item in range(n_items):
+                if last_clicked_by[item] != user:
+                    unclicked[n_listed] = item
+                    n_listed += 1
         for click in range(first, stop):
-            for number in range(of_a_click):
-                part = below(len(place), random_bits(seed, sample))
-                at = place[part]
-                found[0, at], found[1, at], found[2, at] = user, items[click], 1
-                if number > 0 or not pairs:
-                    bits = random_bits(seed, n + sample)
-                    drawn = below(n_items, bits)
-                    while last_clicked_by[drawn] == user:
-                        bits = mix(bits + STEP)
-                        drawn = below(n_items, bits)
-                    if pairs:
-                        found[1, at], found[2, at] = drawn, 0
-                    else:
-                        found[2, at] = drawn
-                place[part] = at + 1
-                sample += 1
+            part = below(len(place), random_bits(seed, click))
+            at = place[part]
+            place[part] = at + 1
+            found_users[at], found[at, 0] = user, items[click]
+            bits = random_bits(seed, n + click)
+            for number in range(1, width):
+                bits = mix(bits + STEP)
+                if listed:
+                    found[at, number] = unclicked[below(n_listed, bits)] if n_listed else -1
+                    continue
+                item = below(n_items, bits)
+                while last_clicked_by[item] == user and not everything:
+                    bits = mix(bits + STEP)
+                    item = below(n_items, bits)
+                found[at, number] = item
 
 
 @compiled
 def shuffle(
-    a: Array, b: Array, c: Array, part_start: Array, seed: Any, first_part: int, stop_part: int
+    users: Array, items: Array, part_start: Array, seed: Any, first_part: int, stop_part: int
 ) -> None:
-    """Fisher and Yates' shuffle of three columns, within each of these parts."""
+    """Fisher and Yates' shuffle of the clicks within each of these parts."""
     for part in range(first_part, stop_part):
         begin = part_start[part]
         for last in range(part_start[part + 1] - 1, begin, -1):
-            other = begin + below(last - begin + 1, random_bits(seed, 2 * len(a) + last))
-            a[last], a[other] = a[other], a[last]
-            b[last], b[other] = b[other], b[last]
-            c[last], c[other] = c[other], c[last]
+            other = begin + below(last - begin + 1, random_bits(seed, 2 * len(users) + last))
+            users[last], users[other] = users[other], users[last]
+            for k in range(items.shape[1]):
+                items[last, k], items[other, k] = items[other, k], items[last, k]
 
 
 @compiled

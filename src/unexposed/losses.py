@@ -108,19 +108,29 @@ Pointwise = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of (logit, click, exposure), and its gradient with respect to the logit."""
+    """A loss of (logit, click, exposure), its gradient with respect to the logit, its fast form.
+
+    `kernel` is its name in the compiled engines; without one it runs on the reference engine.
+    """
 
     value: Pointwise
     gradient: Pointwise
+    kernel: str | None = None
 
 
 LOSSES: dict[str, Loss] = {
-    "inverse_propensity": Loss(inverse_propensity, inverse_propensity_gradient),
-    "low_variance": Loss(low_variance, low_variance_gradient),
-    "inverse_propensity_squared": Loss(
-        inverse_propensity_squared, inverse_propensity_squared_gradient
+    "inverse_propensity": Loss(
+        inverse_propensity, inverse_propensity_gradient, kernel="inverse_propensity"
     ),
-    "low_variance_squared": Loss(low_variance_squared, low_variance_squared_gradient),
+    "low_variance": Loss(low_variance, low_variance_gradient, kernel="low_variance"),
+    "inverse_propensity_squared": Loss(
+        inverse_propensity_squared,
+        inverse_propensity_squared_gradient,
+        kernel="inverse_propensity_squared",
+    ),
+    "low_variance_squared": Loss(
+        low_variance_squared, low_variance_squared_gradient, kernel="low_variance_squared"
+    ),
 }
 
 

@@ -88,7 +88,7 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     """Whether a stored result is of what the experiment asks for now.
 
     The engine does not matter: engines agree, and the line says which one it was. A setting that
-    the line does not name came later, and by its default changes nothing.
+    the line does not name came later, and the line did what `settings.before` says.
     """
     arm = experiment.arms.get(line["arm"])
     if arm is None:
@@ -96,7 +96,7 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     asked = experiment.identity(arm)
     found = {key: line.get(key) for key in asked}
     if arm.method is not None and isinstance(found["settings"], dict):
-        later = {name: checks.default(type(arm.method), name) for name in asked["settings"]}
+        later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
         found["settings"] = {**later, **found["settings"]}
         if "engine" in found["settings"]:
             found["settings"]["engine"] = asked["settings"].get("engine")

@@ -17,13 +17,22 @@ def setting(
     above: float | None = None,
     high: float | None = None,
     search: tuple[float, float] | list[Any] | None = None,
+    before: T | None = None,
 ) -> T:
     """A dataclass field that states what it is for and which values it allows.
 
     `low` and `high` are allowed values themselves, `above` is not. `search` is where tuning looks:
-    between two values, evenly by logarithm, or among those of a list.
+    between two values, evenly by logarithm, or among those of a list. `before` is what a training
+    did that was stored before this setting came, where that is not the default.
     """
-    metadata = {"about": about, "low": low, "above": above, "high": high, "search": search}
+    metadata = {
+        "about": about,
+        "low": low,
+        "above": above,
+        "high": high,
+        "search": search,
+        "before": default if before is None else before,
+    }
     return field(default=default, metadata=metadata)
 
 
@@ -96,6 +105,11 @@ def check_table(table: dict[str, Any], allowed: Mapping[str, type], where: str) 
 def values(settings: object) -> dict[str, Any]:
     """The settings as a plain dict, for JSON and for show."""
     return {name: getattr(settings, name) for name in known(type(settings))}
+
+
+def before(cls: type, name: str) -> Any:
+    """What a training did that does not name this setting, for it is older."""
+    return known(cls)[name].metadata.get("before")
 
 
 def default(cls: type, name: str) -> Any:

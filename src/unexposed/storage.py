@@ -13,7 +13,7 @@ from unexposed.ids import to_json
 from unexposed.recommender import Model, Recommender, Side
 from unexposed.tensors import Arrays
 
-MODEL = archive.Kind("model", version=2, cure="take it from a copy, or train it again")
+MODEL = archive.Kind("model", version=3, cure="take it from a copy, or train it again")
 CLICKS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start": np.int64}
 
 

@@ -18,7 +18,7 @@ from unexposed.factors import FactorMethod, TrainedMethod
 from unexposed.methods.cjmf import CJMF
 from unexposed.progress import Progress, Tick
 from unexposed.recommender import Recommender, Side
-from unexposed.sampling import sampled_pairs
+from unexposed.sampling import drawn
 from unexposed.settings import check_table
 
 if TYPE_CHECKING:
@@ -59,12 +59,13 @@ def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress
 
 
 def samples(method: TrainedMethod, clicks: Clicks) -> int:
-    """How many samples an epoch learns from; of a sweep over the whole matrix, its pairs."""
+    """How many pairs an epoch learns from; of a sweep over the whole matrix, all of them."""
     rng = np.random.default_rng(0)
     if isinstance(method, FactorMethod):
-        return len(method.samples(method.trained_on(clicks, Side()), rng))
+        learned_from = method.trained_on(clicks, Side())
+        return len(method.drawing().samples(learned_from, rng).items)
     if isinstance(method, CJMF):
-        return len(sampled_pairs(clicks, negatives=method.negatives, weighting="none", rng=rng))
+        return len(drawn(clicks, negatives=method.negatives, rng=rng).items)
     return clicks.n_users * clicks.n_items
 
 

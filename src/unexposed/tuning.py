@@ -26,6 +26,13 @@ def space(method: Recommender) -> dict[str, Any]:
     return {name: f.metadata["search"] for name, f in found if f.metadata.get("search")}
 
 
+def _with(value: Any, where: Any) -> Any:
+    """Where to look, so that this value is among it."""
+    if isinstance(where, list):
+        return where if value in where else [value, *where]
+    return min(where[0], value), max(where[1], value)
+
+
 def tune(
     clicks: Clicks,
     method: Recommender,
@@ -50,7 +57,12 @@ def tune(
     """
     if not isinstance(clicks, Clicks):
         raise InputError(f"tuning learns from Clicks alone, got {type(clicks).__name__}")
-    searched = {k: v for k, v in space(method).items() if k not in fixed}
+    start = dict(start or {})
+    searched = {
+        k: _with(start.get(k, getattr(method, k)), _with(getattr(method, k), v))
+        for k, v in space(method).items()
+        if k not in fixed
+    }
     if not searched:
         raise InputError(f"{method.name} has no setting to tune")
     for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
@@ -66,7 +78,7 @@ def tune(
         "seed": seed,
     }
     study = _study(task, worker=0)
-    _begin(study, task, clicks, start or {})
+    _begin(study, task, clicks, start)
     if workers == 1:
         _work(task, clicks, trials, 0, say)
     else:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from unexposed.data import Clicks
 from unexposed.errors import InputError
-from unexposed.sampling import Pairs, Triples, Weighting
+from unexposed.losses import LOSSES
+from unexposed.sampling import Drawing, Samples
 from unexposed.validation import ValidationSet
 
 Name = Literal["auto", "reference", "cpu", "cuda"]
@@ -26,7 +27,12 @@ class Objective:
     loss: str
     strategy: Strategy | None = None
     offset: float = 0.0  # added inside σ(e_uᵀω_i): where the learned exposure starts
-    validation_batch: int = 0  # validation pairs of a step, in turn; 0: all of them
+    validation_batch: int = 0  # validation pairs of a step, about, in turn; 0: all of them
+
+    def validation_parts(self, validation: ValidationSet | None) -> int:
+        """How many parts the validation pairs are cut into; step n learns from part n − 1, …"""
+        size = self.validation_batch
+        return 1 if validation is None or size == 0 else max(1, -(-len(validation) // size))
 
 
 @dataclass(frozen=True)
@@ -42,13 +48,17 @@ class Optimiser:
 
 
 class Engine(Protocol):
-    """Holds the parameters and learns from samples in the order they are given."""
+    """Holds the parameters and learns from samples in the order they are given.
+
+    A batch is `batch_size` clicks with their drawn items; its loss is the weighted sum over its
+    pairs, divided by its clicks.
+    """
 
     def compile(self) -> None:
         """Have everything ready for the first step: slow once on a machine, then cached."""
         ...
 
-    def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
+    def epoch(self, samples: Samples, *, batch_size: int) -> float:
         """Take a step on each batch; the mean over batches of the loss before its step."""
         ...
 
@@ -61,7 +71,7 @@ class Engine(Protocol):
         ...
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the engine was whose state this is."""
+        """Put back the parameters, moments and steps that `state` gave."""
         ...
 
 
@@ -69,9 +79,7 @@ class Engine(Protocol):
 class DrawsSamples(Protocol):
     """An engine that draws its samples itself, where it computes: see `sampling`."""
 
-    def sampler(
-        self, clicks: Clicks, *, negatives: int, weighting: Weighting, pairwise: bool, seed: int
-    ) -> Any:
+    def sampler(self, clicks: Clicks, drawing: Drawing, *, seed: int) -> Any:
         """What draws the epochs of this log; its `draw` gives the next one on the host."""
         ...
 
@@ -99,12 +107,11 @@ def has_closed_form(
     objective: Objective, parameters: Initial, features: NDArray[Any] | None
 ) -> bool:
     """Whether the fast engines know the objective; the reference knows the rest."""
-    from unexposed.losses import LOSSES
-
-    if features is not None or objective.loss not in (*LOSSES, "pairwise"):
+    if features is not None:
         return False
     if objective.strategy is None:
-        return set(parameters) == set(RELEVANCE)
+        known = objective.loss == "pairwise" or LOSSES[objective.loss].kernel is not None
+        return known and set(parameters) == set(RELEVANCE)
     return objective.loss == "low_variance" and set(parameters) == {*RELEVANCE, *FREE_EXPOSURE}
 
 
@@ -119,7 +126,8 @@ def build(
     name: Name = "auto",
 ) -> Engine:
     """The engine of this name, or the fastest one that knows the objective and runs here."""
-    from unexposed.engine import cpu, cuda
+    from unexposed.engine import cuda
+    from unexposed.engine.cpu.engine import CpuEngine
     from unexposed.engine.reference import ReferenceEngine
 
     if name == "auto":
@@ -131,7 +139,7 @@ def build(
         raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
     engines: dict[str, Callable[..., Engine]] = {
         "cuda": cuda.CudaEngine,
-        "cpu": cpu.CpuEngine,
+        "cpu": CpuEngine,
         "reference": ReferenceEngine,
     }
     return engines[name](

@@ -1,9 +1,10 @@
 """Adam on the rows a batch touches: the one optimiser semantics of every engine.
 
-A row that a batch does not touch keeps its values, its moments and its step count. Bias
-correction goes by the row's own count, so that the first step of a rare user is as long as that
-of a frequent one (lr, not the 3·lr that a global count would make of it). Weight decay is added
-to the gradient (as in torch.optim.Adam), on touched rows only.
+A row that a batch does not touch keeps its values and its moments. Bias correction goes by the
+steps of the whole training, as in torch.optim.SparseAdam (which adds ε before the correction; here
+it is added after, as in torch.optim.Adam). Weight decay is added to the gradient of touched rows:
+for relevance once for each pair of the row, divided by the clicks of the batch, as if every pair
+had the loss L + decay/2·(|ωᵤ|² + |ωᵢ|²); for exposure, and in CJMF, once a step.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class RowAdam:
-    """The moments and step counts of one table of rows."""
+    """The moments of one table of rows."""
 
     def __init__(self, table: Tensor, *, learning_rate: float, weight_decay: float) -> None:
         self._table = table
@@ -25,23 +26,25 @@ class RowAdam:
         self._weight_decay = weight_decay
         self._first = torch.zeros_like(table)
         self._second = torch.zeros_like(table)
-        self._count = torch.zeros(len(table), dtype=table.dtype)
 
     def moments(self) -> dict[str, Tensor]:
         """What a step reads and changes beside the table."""
-        return {"first": self._first, "second": self._second, "count": self._count}
+        return {"first": self._first, "second": self._second}
 
-    def step(self, rows: Tensor, gradient: Tensor) -> None:
-        """Move these rows, each given once, against their gradient."""
+    def step(
+        self, rows: Tensor, gradient: Tensor, *, number: int, terms: Tensor | float = 1.0
+    ) -> None:
+        """Move these rows, each given once, against their gradient, in step `number` from 1 on.
+
+        The loss has the weight decay of each row `terms` times.
+        """
         row = self._table[rows]
-        gradient = gradient + self._weight_decay * row
-        self._count[rows] += 1
-        count = self._count[rows].reshape(-1, *[1] * (row.dim() - 1))
+        gradient = gradient + self._weight_decay * terms * row
         first = BETA1 * self._first[rows] + (1 - BETA1) * gradient
         second = BETA2 * self._second[rows] + (1 - BETA2) * gradient**2
         self._first[rows], self._second[rows] = first, second
-        direction = (first / (1 - BETA1**count)) / ((second / (1 - BETA2**count)).sqrt() + EPSILON)
-        self._table[rows] = row - self._learning_rate * direction
+        scale = (second / (1 - BETA2**number)).sqrt() + EPSILON
+        self._table[rows] = row - self._learning_rate * (first / (1 - BETA1**number)) / scale
 
 
 def tables_of(tables: Mapping[str, Tensor], adam: Mapping[str, RowAdam]) -> dict[str, NDArray[Any]]:

@@ -13,7 +13,7 @@ from unexposed.engine import Initial, Objective, Optimiser, put_back
 from unexposed.engine.adam import RowAdam, tables_of
 from unexposed.exposure import gated
 from unexposed.losses import LOSSES, pairwise
-from unexposed.sampling import Pairs, Triples
+from unexposed.sampling import Samples
 from unexposed.validation import ValidationSet
 
 LEARNED_EXPOSURE = ("exposure_user_factors", "exposure_feature_weight", "gate_weight", "gate_bias")
@@ -44,21 +44,21 @@ class ReferenceEngine:
         self._exposure = None if exposure is None else torch.tensor(exposure, dtype=dtype)
         self._features = None if features is None else torch.tensor(features, dtype=dtype)
         self._validation = None if validation is None else _indices(validation, dtype)
-        self._turn = 0
+        self._n_parts = objective.validation_parts(validation)
+        self._steps = 0  # taken so far
         self._dtype = dtype
         self._adam = {name: self._row_adam(name) for name in self._tables}
 
     def compile(self) -> None:
         pass
 
-    def epoch(self, samples: Pairs | Triples, *, batch_size: int) -> float:
+    def epoch(self, samples: Samples, *, batch_size: int) -> float:
         losses = [self.step(batch) for batch in samples.batches(batch_size)]
         return float(np.mean(losses)) if losses else 0.0
 
-    def step(self, batch: Pairs | Triples) -> float:
-        """Learn from a batch; its mean loss, before the step."""
-        if isinstance(batch, Triples):
-            return self._pairwise_step(batch)
+    def step(self, batch: Samples) -> float:
+        """Learn from a batch; its loss before the step."""
+        self._steps += 1
         pairs = _Batch(batch, self._dtype)
         strategy = self._objective.strategy
         if strategy is None:
@@ -77,11 +77,11 @@ class ReferenceEngine:
         return {name: table.numpy().copy() for name, table in self._tables.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return tables_of(self._tables, self._adam) | {"turn": np.array([self._turn])}
+        return tables_of(self._tables, self._adam) | {"steps": np.array([self._steps])}
 
     def restore(self, state: Initial) -> None:
         put_back(tables_of(self._tables, self._adam), state)
-        self._turn = int(state["turn"][0])
+        self._steps = int(state["steps"][0])
 
     def _row_adam(self, name: str) -> RowAdam:
         o = self._optimiser
@@ -95,30 +95,28 @@ class ReferenceEngine:
     # ω: relevance -----------------------------------------------------------------------------
 
     def _relevance_step(self, pairs: "_Batch", exposure: Tensor) -> float:
-        """One Adam step on the mean weighted loss of the batch, the exposure held fixed."""
+        """One Adam step on the loss of the batch, the exposure held fixed."""
         user_rows, item_rows = self._leaves(pairs)
         logit = _dot(user_rows[pairs.user_at], item_rows[pairs.item_at])
-        loss = (
-            pairs.weight * LOSSES[self._objective.loss].value(logit, pairs.click, exposure)
-        ).mean()
+        if self._objective.loss == "pairwise":
+            drawn = pairs.click == 0
+            value = pairwise(logit[pairs.first_at[drawn]] - logit[drawn])
+            loss = (pairs.weight[drawn] * value).sum()
+        else:
+            value = LOSSES[self._objective.loss].value(logit, pairs.click, exposure)
+            loss = (pairs.weight * value).sum()
+        loss = loss / pairs.n_clicks
         gradient = torch.autograd.grad(loss, (user_rows, item_rows))
-        self._adam["user_factors"].step(pairs.user_rows, gradient[0])
-        self._adam["item_factors"].step(pairs.item_rows, gradient[1])
+        for name, rows, at, by in (
+            ("user_factors", pairs.user_rows, pairs.user_at, gradient[0]),
+            ("item_factors", pairs.item_rows, pairs.item_at, gradient[1]),
+        ):
+            terms = torch.bincount(at).to(self._dtype)[:, None] / pairs.n_clicks
+            self._adam[name].step(rows, by, number=self._steps, terms=terms)
         return float(loss.detach())
 
-    def _pairwise_step(self, batch: Triples) -> float:
-        users = torch.from_numpy(batch.users).long()
-        items = torch.from_numpy(np.concatenate([batch.items, batch.negatives])).long()
-        rows, at = torch.unique(users, return_inverse=True)
-        item_rows, item_at = torch.unique(items, return_inverse=True)
-        user_leaf = self._tables["user_factors"][rows].requires_grad_()
-        item_leaf = self._tables["item_factors"][item_rows].requires_grad_()
-        clicked, drawn = item_leaf[item_at].chunk(2)
-        loss = pairwise(_dot(user_leaf[at], clicked - drawn)).mean()
-        gradient = torch.autograd.grad(loss, (user_leaf, item_leaf))
-        self._adam["user_factors"].step(rows, gradient[0])
-        self._adam["item_factors"].step(item_rows, gradient[1])
-        return float(loss.detach())
+    def _move(self, name: str, rows: Tensor, gradient: Tensor) -> None:
+        self._adam[name].step(rows, gradient, number=self._steps)
 
     def _leaves(self, pairs: "_Batch") -> tuple[Tensor, Tensor]:
         return (
@@ -201,36 +199,36 @@ class ReferenceEngine:
 
         return loss
 
-    def _next_validation(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The validation pairs of this step: all, or the next ones in turn, round and round."""
+    def _next_validation(self) -> tuple[Tensor, ...]:
+        """The validation pairs of this step: all, or the next part of them, round and round."""
         assert self._validation is not None
-        n, size = len(self._validation[0]), self._objective.validation_batch
-        if size == 0 or size >= n:
-            return self._validation
-        at = (self._turn * size + torch.arange(size)) % n
-        self._turn += 1
-        users, items, relevant = self._validation
-        return users[at], items[at], relevant[at]
+        n = len(self._validation[0])
+        number = (self._steps - 1) % self._n_parts
+        part = slice(n * number // self._n_parts, n * (number + 1) // self._n_parts)
+        return tuple(column[part] for column in self._validation)
 
     def _exposure_step(self, pairs: "_Batch", gradients: tuple[Tensor, ...]) -> None:
         first, gate_weight, gate_bias = gradients
         if "exposure_feature_weight" in self._tables:
-            rows = torch.arange(len(first))
-            self._adam["exposure_feature_weight"].step(rows, first)
+            self._move("exposure_feature_weight", torch.arange(len(first)), first)
         else:
-            self._adam["exposure_user_factors"].step(pairs.user_rows, first)
-        self._adam["gate_weight"].step(torch.arange(len(gate_weight)), gate_weight)
-        self._adam["gate_bias"].step(torch.arange(len(gate_bias)), gate_bias)
+            self._move("exposure_user_factors", pairs.user_rows, first)
+        self._move("gate_weight", torch.arange(len(gate_weight)), gate_weight)
+        self._move("gate_bias", torch.arange(len(gate_bias)), gate_bias)
 
 
 class _Batch:
     """A batch as tensors, with the distinct rows it touches and where each pair finds its own."""
 
-    def __init__(self, pairs: Pairs, dtype: torch.dtype) -> None:
+    def __init__(self, samples: Samples, dtype: torch.dtype) -> None:
+        pairs = samples.pairs()
+        self.n_clicks = len(samples)
         self.users = torch.from_numpy(pairs.users).long()
         self.items = torch.from_numpy(pairs.items).long()
         self.click = torch.from_numpy(pairs.click).to(dtype)
         self.weight = torch.from_numpy(pairs.weight).to(dtype)
+        # the pair of the click that each pair belongs to
+        self.first_at = torch.from_numpy(np.repeat(samples.start[:-1], np.diff(samples.start)))
         self.user_rows, self.user_at = torch.unique(self.users, return_inverse=True)
         self.item_rows, self.item_at = torch.unique(self.items, return_inverse=True)
 

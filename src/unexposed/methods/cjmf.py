@@ -9,21 +9,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unexposed import engine as engines
-from unexposed import exposure, training
-from unexposed.data import Clicks, Indices
-from unexposed.engine.cjmf import (
-    LEAST,
-    Optimiser,
-    Rates,
-    Samples,
-    Tables,
-    build,
-    item_exposure,
-)
-from unexposed.factors import TrainedMethod
+from unexposed import exposure, sampling, training
+from unexposed.data import Clicks, Indices, pair_keys
+from unexposed.engine.cjmf import LEAST, Optimiser, Rates, Samples, Tables, build
+from unexposed.engine.cjmf.reference import item_exposure
+from unexposed.factors import STEP, TrainedMethod
 from unexposed.progress import Progress
 from unexposed.recommender import Block, Parameters, Side
-from unexposed.sampling import draw_unclicked
 from unexposed.settings import setting
 
 
@@ -36,13 +28,14 @@ class CJMF(TrainedMethod):
     parts, and the weights of the clicks of part c come from sub-model c, which never saw them.
     (The weights of unclicked pairs drop out, for R̃ = 0.) A residual, added to the vectors of each
     sub-model, learns from all samples by L2. A single sub-model has no part left out.
-    `engine/cjmf.py` has the mathematics.
+    `engine/cjmf` has the mathematics.
     """
 
     name: ClassVar[str] = "cjmf"
     scale: ClassVar[Literal["logit", "probability", "order"]] = "probability"
+    step: ClassVar[int] = STEP
     n_models: int = setting(8, "sub-models, and parts of the clicks", low=1)
-    batch_size: int = setting(1024, "pairs in a batch", low=1)
+    batch_size: int = setting(1024, "clicks in a batch, each with its drawn items", low=1)
     learning_rate: float = setting(1e-3, "of Adam, for the sub-models' vectors", above=0)
     weight_decay: float = setting(
         3e-5, "added to the gradient of touched rows", low=0, search=(3e-6, 3e-4)
@@ -146,19 +139,10 @@ def split(n_clicks: int, n_models: int, rng: np.random.Generator) -> Indices:
 
 
 def draw(clicks: Clicks, part: Indices, *, negatives: int, rng: np.random.Generator) -> Samples:
-    """Every click, and this many unclicked items for each, which belong to its part, shuffled."""
-    may_draw = clicks.user_counts[clicks.users] < clicks.n_items
-    sources = np.repeat(np.flatnonzero(may_draw), negatives)
-    drawn = draw_unclicked(clicks, clicks.users[sources], rng)
-    click = np.zeros(len(clicks) + len(sources), dtype=np.float32)
-    click[: len(clicks)] = 1
-    order = rng.permutation(len(click))
-    return Samples(
-        np.concatenate([clicks.users, clicks.users[sources]])[order],
-        np.concatenate([clicks.items, drawn])[order],
-        click[order],
-        np.concatenate([part, part[sources]])[order],
-    )
+    """Every click with this many unclicked items, which belong to its part, in random order."""
+    drawn = sampling.drawn(clicks, negatives=negatives, rng=rng)
+    visited = pair_keys(drawn.users, drawn.items[drawn.start[:-1]], clicks.n_items)
+    return Samples(drawn, part[np.searchsorted(clicks.keys, visited)])
 
 
 def kept(tables: Tables, popularity: NDArray[Any]) -> Parameters:

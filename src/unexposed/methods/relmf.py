@@ -13,8 +13,8 @@ class RelMF(GivenExposureMethod):
     """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
 
     name: ClassVar[str] = "relmf"
-    negatives: int = setting(
-        20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+    popularity_exponent: float = setting(
+        0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
     popularity_floor: float = setting(
         0.01, "least θ, the clipping of m", above=0, high=1, search=(0.01, 0.5)

@@ -31,9 +31,6 @@ class UBO(PopularityMethod):
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset({"start", "user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
-    negatives: int = setting(
-        20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
-    )
     exposure_learning_rate: float = setting(
         1e-4, "of Adam, for the exposure", low=0, search=(1e-5, 3e-3)
     )

@@ -13,11 +13,8 @@ class UMF(GivenExposureMethod):
     """−[ R̃·log(m·p) + (1 − R̃)·log(1 − m·p) ], m = θ."""
 
     name: ClassVar[str] = "umf"
-    negatives: int = setting(
-        20, "unclicked items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
-    )
-    weight_decay: float = setting(
-        1e-6, "added to the gradient of touched rows", low=0, search=(1e-6, 1e-4)
+    popularity_exponent: float = setting(
+        0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
     form: Literal["log", "squared"] = setting("log", "of the loss")
 

@@ -1,0 +1,270 @@
+"""The fast CPU engine: factor models, every step in closed form, compiled by numba.
+
+It gives the parameters that `reference` gives, and the same bits for any number of threads. What
+it computes is read in `losses.py`, `exposure.py` and `bilevel.py`; how, in `phases.py`.
+"""
+
+import threading
+import time
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form, put_back
+from unexposed.engine.cpu import phases
+from unexposed.engine.cpu.formulas import LOSS_CODES
+from unexposed.engine.cpu.guide import new_guide
+from unexposed.engine.cpu.lanes import whole
+from unexposed.engine.cpu.layout import (
+    BLOCK,
+    CHUNK,
+    LINE,
+    PLAN,
+    WORK,
+    Plan,
+    Tables,
+    Work,
+    aligned_zeros,
+    arrays,
+)
+from unexposed.errors import InputError
+from unexposed.losses import LOSSES
+from unexposed.sampling import Samples
+from unexposed.validation import ValidationSet
+
+LEARNED = ("users", "items", "seers", "gate")
+NUMBA_CONFIG: Any = numba.config
+RUN: Any = phases.run
+SPAN = 4_000_000  # pairs of one call to the kernel, about: it cannot be interrupted
+RETRY = 16  # calls after which the number of threads that was slower is tried again
+PAIRS_A_THREAD = 128  # of a batch; with fewer, a thread would mostly wait
+
+
+class CpuEngine:
+    """As `ReferenceEngine`, with the parameters and their moments in flat tables of rows."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimiser: Optimiser,
+        parameters: Initial,
+        *,
+        exposure: NDArray[Any] | None = None,
+        features: NDArray[Any] | None = None,
+        validation: ValidationSet | None = None,
+        dtype: DTypeLike = np.float32,
+        threads: int | None = None,
+    ) -> None:
+        if not has_closed_form(objective, parameters, features):
+            raise InputError(f"the cpu engine does not know {objective}; use the reference engine")
+        if objective.strategy == "bilevel" and validation is None:
+            raise InputError("the strategy 'bilevel' needs a validation set")
+        self._objective = objective
+        self._dtype = np.dtype(dtype)
+        self._threads = threads or NUMBA_CONFIG.NUMBA_NUM_THREADS
+        self._n_users, self._dim = parameters["user_factors"].shape
+        self._n_items = len(parameters["item_factors"])
+        self._width = whole(self._dim, self._dtype.itemsize)
+        self._names = list(parameters)
+        self._tables = self._new_tables(optimiser, parameters, exposure)
+        self._guide = new_guide(
+            validation if objective.strategy == "bilevel" else None,
+            n_parts=objective.validation_parts(validation),
+            n_users=self._n_users,
+            n_items=self._n_items,
+            width=self._width,
+            dtype=self._dtype,
+        )
+        self._refresh_guide()
+        loss = objective.loss
+        self._options = phases.Options(
+            LOSS_CODES[loss if loss == "pairwise" else LOSSES[loss].kernel or ""],
+            phases.STRATEGY_CODES[objective.strategy],
+            float(objective.offset),
+            float(optimiser.lookahead),
+        )
+        self._steps = 0  # taken so far
+        self._space: _Space | None = None
+        self._pace = _Pace(self._threads, fixed=threads is not None)
+
+    def epoch(self, samples: Samples, *, batch_size: int) -> float:
+        self._check(samples)
+        if self._space is None:
+            self.compile()
+        batch_size = max(1, min(batch_size, len(samples)))
+        span = max(1, SPAN * len(samples) // max(1, len(samples.items)) // batch_size) * batch_size
+        parts = [self._run(part, batch_size) for part in samples.batches(span)]
+        return float(np.concatenate(parts).mean()) if parts else 0.0
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        tables = self._tables
+        found = {
+            "user_factors": self._values(tables.users),
+            "item_factors": self._values(tables.items),
+        }
+        if self._objective.strategy is not None:
+            gate = self._values(tables.gate)
+            found["exposure_user_factors"] = self._values(tables.seers)
+            found["gate_weight"], found["gate_bias"] = gate[0], gate[1, :1]
+        return {name: found[name].copy() for name in self._names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._learned() | {"steps": np.array([self._steps])}
+
+    def restore(self, state: Initial) -> None:
+        put_back(self._learned(), state)
+        self._steps = int(state["steps"][0])
+        self._refresh_guide()
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        """Views (rows, 3, dim) of the tables: values and both moments."""
+        tables = {name: getattr(self._tables, name) for name in LEARNED}
+        return {name: self._rows(table)[:, :, : self._dim] for name, table in tables.items()}
+
+    def compile(self) -> None:
+        """Have the kernel ready: seconds the first time on a machine, from its cache later."""
+        rows = np.zeros(0, dtype=np.int32)
+        start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
+        self._run(Samples(rows, start, rows, weight), 1)
+
+    def _new_tables(
+        self, optimiser: Optimiser, parameters: Initial, exposure: NDArray[Any] | None
+    ) -> Tables:
+        o = optimiser
+        users, items = (self._table(parameters[name]) for name in RELEVANCE)
+        seers = gate = np.zeros(0, dtype=self._dtype)
+        if self._objective.strategy is not None:
+            seers = self._table(parameters["exposure_user_factors"])
+            bias = np.zeros(self._dim)
+            bias[0] = np.asarray(parameters["gate_bias"]).reshape(-1)[0]
+            gate = self._table(np.stack([np.asarray(parameters["gate_weight"]), bias]))
+        rates = [
+            (o.learning_rate, o.weight_decay),
+            (o.exposure_learning_rate, o.exposure_weight_decay),
+            (o.exposure_learning_rate * o.gate_pace, o.exposure_weight_decay),
+        ]
+        if exposure is None:
+            exposure = np.ones(self._n_items)
+        shown = np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"])
+        return Tables(self._width, users, items, seers, gate, np.array(rates), shown)
+
+    def _table(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values with room for their moments, in whole vectors, flat."""
+        table = aligned_zeros((len(values), 3, self._width), self._dtype)
+        table[:, 0, : self._dim] = values
+        return table.reshape(-1)
+
+    def _rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        return table.reshape(-1, 3, self._width)
+
+    def _values(self, table: NDArray[Any]) -> NDArray[Any]:
+        return self._rows(table)[:, 0, : self._dim]
+
+    def _refresh_guide(self) -> None:
+        """Bring the copies of the validation set's rows up to date."""
+        guide, tables = self._guide, self._tables
+        for ahead, rows, table in (
+            (guide.ahead_users, guide.user_row, tables.users),
+            (guide.ahead_items, guide.item_row, tables.items),
+        ):
+            ahead.reshape(-1, self._width)[:] = self._rows(table)[rows, 0]
+
+    def _check(self, samples: Samples) -> None:
+        for what, rows, n in (
+            ("user", samples.users, self._n_users),
+            ("item", samples.items, self._n_items),
+        ):
+            if len(rows) and (rows.min() < 0 or rows.max() >= n):
+                raise InputError(f"a sample names {what} {rows.max()}, but there are {n}")
+
+    def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
+        """The loss of each batch, having learned from it."""
+        losses = np.zeros(-(-len(samples) // batch_size))
+        ends = np.minimum(np.arange(1, len(losses) + 1) * batch_size, len(samples))
+        pairs = int(np.diff(samples.start[ends], prepend=0).max(initial=1))
+        n_threads = self._pace.threads(most=max(1, pairs // PAIRS_A_THREAD))
+        if self._space is None or not self._space.holds(batch_size, pairs, n_threads):
+            self._space = _Space(self, batch_size, pairs, n_threads)
+        space = self._space
+        kinds = (np.int32, np.int64, np.int32, np.float32)
+        columns = (samples.users, samples.start, samples.items, samples.weight)
+        given = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
+        barrier = np.zeros(64, dtype=np.int64)
+        arrays = (self._tables, space.plan, self._guide, space.work)
+        step = phases.Step(*arrays, self._options, n_threads, barrier)
+        begin = time.perf_counter()
+
+        def work(thread: int) -> None:
+            RUN(*given, batch_size, self._steps, step, thread, losses)
+
+        others = [threading.Thread(target=work, args=(t,)) for t in range(1, n_threads)]
+        for thread in others:
+            thread.start()
+        work(0)
+        for thread in others:
+            thread.join()
+        if len(samples):
+            self._pace.note(n_threads, (time.perf_counter() - begin) / len(samples))
+            self._steps += len(losses)
+        return losses
+
+
+class _Pace:
+    """How many threads to use: all, or one where others keep the cores busy.
+
+    Threads that wait for each other many times a batch are slower than one where they do not
+    all run. Any number gives the same bits, so the engine is free to take the faster.
+    """
+
+    def __init__(self, threads: int, *, fixed: bool) -> None:
+        self._all, self._fixed = threads, fixed
+        self._seconds: dict[int, float] = {}  # a click, when last tried
+        self._calls = 0
+
+    def threads(self, *, most: int) -> int:
+        many = min(self._all, most)
+        if self._fixed or many == 1:
+            return many
+        untried = [n for n in (many, 1) if n not in self._seconds]
+        if untried:
+            return untried[0]
+        faster, slower = sorted((many, 1), key=lambda n: self._seconds[n])
+        return slower if self._calls % RETRY == 0 else faster
+
+    def note(self, threads: int, seconds: float) -> None:
+        self._calls += 1
+        self._seconds[threads] = seconds
+
+
+class _Space:
+    """What the kernel writes into, for one size of batch and one number of threads."""
+
+    def __init__(self, engine: CpuEngine, batch_size: int, pairs: int, n_threads: int) -> None:
+        self._holds = (batch_size, pairs, n_threads)
+        guide = engine._guide
+        far = engine._objective.strategy == "bilevel_on_batch"
+        sizes = {
+            "batches": n_threads,
+            "threads": n_threads,
+            "clicks": batch_size,
+            "pairs": pairs,
+            "dim": engine._width,
+            "line": LINE,
+            "kinds": 3,
+            "chunks": pairs // CHUNK + 1,
+            "far_clicks": batch_size if far else 0,
+            "far_pairs": pairs if far else 0,
+            "guide_groups": int(np.diff(guide.item_part).max(initial=0)),
+            "guide_blocks": int(np.diff(guide.item_blocks[guide.item_part]).max(initial=0)),
+            "own": max(BLOCK, int(np.diff(guide.user_start).max(initial=0))),
+            "n_users": engine._n_users,
+            "n_items": engine._n_items,
+        }
+        self.plan = Plan(*arrays(PLAN, sizes, engine._dtype))
+        self.work = Work(*arrays(WORK, sizes, engine._dtype))
+
+    def holds(self, batch_size: int, pairs: int, n_threads: int) -> bool:
+        size, most, threads = self._holds
+        return (size, threads) == (batch_size, n_threads) and pairs <= most

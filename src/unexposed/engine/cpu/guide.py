@@ -1,0 +1,83 @@
+"""The validation set as the kernel reads it: its parts, by user and by item, laid out once."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.engine.cpu.layout import BLOCK, Guide, aligned_zeros
+from unexposed.validation import ValidationSet
+
+Integers = NDArray[np.int32]
+
+
+def new_guide(
+    validation: ValidationSet | None,
+    *,
+    n_parts: int,
+    n_users: int,
+    n_items: int,
+    width: int,
+    dtype: np.dtype[Any],
+) -> Guide:
+    """The guide of these pairs, empty without any."""
+    none = np.zeros(0, dtype=np.int32)
+    users = none if validation is None else validation.users
+    items = none if validation is None else validation.items
+    relevant = none if validation is None else validation.relevant.astype(np.int32)
+    user_row, user = np.unique(users, return_inverse=True)
+    item_row, item = np.unique(items, return_inverse=True)
+    bounds = len(users) * np.arange(n_parts + 1) // n_parts
+    part = np.repeat(np.arange(n_parts), np.diff(bounds))
+    by_user, by_item = np.lexsort((item, user, part)), np.lexsort((user, item, part))
+    user_part, user_group, user_start = _groups(part[by_user], user[by_user], n_parts)
+    item_part, item_group, item_start = _groups(part[by_item], item[by_item], n_parts)
+    n_blocks = -(-np.diff(item_start) // BLOCK)  # of each group
+    item_blocks = np.concatenate([[0], np.cumsum(n_blocks)])
+    block_group = np.repeat(np.arange(len(item_group)), n_blocks)
+    number = np.arange(len(block_group)) - item_blocks[block_group]  # of a block of its group
+    block_start = np.append(item_start[block_group] + BLOCK * number, len(users))
+
+    def integers(values: NDArray[Any]) -> Integers:
+        return np.ascontiguousarray(values, dtype=np.int32)
+
+    return Guide(
+        n_parts=n_parts,
+        scale=len(users) / np.maximum(np.diff(bounds), 1),
+        user_row=integers(user_row),
+        item_row=integers(item_row),
+        user_number=_numbers(user_row, n_users),
+        item_number=_numbers(item_row, n_items),
+        user_part=integers(user_part),
+        user_group=integers(user_group),
+        user_start=integers(user_start),
+        user_items=integers(item[by_user]),
+        user_relevant=integers(relevant[by_user]),
+        item_part=integers(item_part),
+        item_group=integers(item_group),
+        item_blocks=integers(item_blocks),
+        block_group=integers(block_group),
+        block_start=integers(block_start),
+        item_users=integers(user[by_item]),
+        item_relevant=integers(relevant[by_item]),
+        ahead_users=aligned_zeros((len(user_row) * width,), dtype),
+        ahead_items=aligned_zeros((len(item_row) * width,), dtype),
+    )
+
+
+def _groups(
+    part: NDArray[Any], number: NDArray[Any], n_parts: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The groups of equal neighbours: the first of each part, the number and the start of each."""
+    differs = np.ones(len(part), dtype=bool)
+    differs[1:] = (np.diff(part) != 0) | (np.diff(number) != 0)
+    first = np.flatnonzero(differs)
+    by_part = np.searchsorted(part[first], np.arange(n_parts + 1))
+    return by_part, number[first], np.append(first, len(part))
+
+
+def _numbers(rows: NDArray[Any], n: int) -> Integers:
+    """The number of each of n rows among those given, −1 for the rest."""
+    number = np.full(n, -1, dtype=np.int32)
+    number[rows] = np.arange(len(rows), dtype=np.int32)
+    return number

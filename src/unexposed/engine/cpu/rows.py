@@ -1,0 +1,146 @@
+"""Arithmetic on rows: dot products, scaled sums, Adam.
+
+A table of rows is one flat array: row r begins at 3·dim·r and holds the value, then Adam's two
+moments. dim is the model's, filled up to whole vectors (`lanes.py`) with zeros. Lengths are whole
+vectors; offsets unsigned, so that no loop checks for negative ones.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.engine.cpu.compile import Array, jit_inline, prefetch
+from unexposed.engine.cpu.lanes import fill, load, root, store, total, width
+
+
+@jit_inline
+def dot(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
+    at_, other_ = np.uint64(at), np.uint64(other)
+    sums = load(left, at_) * load(right, other_)
+    for k in range(width(left), np.uint64(dim), width(left)):
+        sums = sums + load(left, at_ + k) * load(right, other_ + k)
+    return total(sums)
+
+
+@jit_inline
+def two_dots(left: Array, also: Array, at: int, right: Array, other: int, dim: int) -> Any:
+    """The same row of two tables, each times a row of another."""
+    at_, other_ = np.uint64(at), np.uint64(other)
+    row = load(right, other_)
+    first, second = load(left, at_) * row, load(also, at_) * row
+    for k in range(width(left), np.uint64(dim), width(left)):
+        row = load(right, other_ + k)
+        first = first + load(left, at_ + k) * row
+        second = second + load(also, at_ + k) * row
+    return total(first), total(second)
+
+
+@jit_inline
+def fetch(table: Array, at: int, length: int) -> None:
+    """Have a stretch of a table on its way from memory while other rows are worked on."""
+    k: Any = at
+    while k < at + length:
+        prefetch(table, k)
+        k += np.int64(2 * width(table))  # a cache line
+
+
+@jit_inline
+def put(target: Array, at: int, source: Array, other: int, dim: int) -> None:
+    at_, other_ = np.uint64(at), np.uint64(other)
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, load(source, other_ + k))
+
+
+@jit_inline
+def put_zero(target: Array, at: int, dim: int) -> None:
+    nothing = fill(target, target.dtype.type(0))
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, np.uint64(at) + k, nothing)
+
+
+@jit_inline
+def add_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
+    at_, other_ = np.uint64(at), np.uint64(other)
+    by = fill(target, target.dtype.type(scale))
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, load(target, at_ + k) + by * load(source, other_ + k))
+
+
+@jit_inline
+def put_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
+    at_, other_ = np.uint64(at), np.uint64(other)
+    by = fill(target, target.dtype.type(scale))
+    for k in range(np.uint64(0), np.uint64(dim), width(target)):
+        store(target, at_ + k, by * load(source, other_ + k))
+
+
+@jit_inline
+def sum_up(
+    target: Array,
+    at: int,
+    source: Array,
+    stride: int,
+    rows: Array,
+    scale: Array,
+    begin: int,
+    end: int,
+    dim: int,
+) -> None:
+    """target = Σ scale[k]·source[rows[k]] for k from `begin` to `end`, one at least.
+
+    Two at once, for each waits for what was stored before it.
+    """
+    put_scaled(target, at, source, stride * rows[begin], scale[begin], dim)
+    twos = begin + 1 + (end - begin - 1) // 2 * 2
+    for j in range(begin + 1, twos, 2):
+        one, other = np.uint64(stride * rows[j]), np.uint64(stride * rows[j + 1])
+        by_one, by_other = fill(target, scale[j]), fill(target, scale[j + 1])
+        for k in range(np.uint64(0), np.uint64(dim), width(target)):
+            both = by_one * load(source, one + k) + by_other * load(source, other + k)
+            store(target, np.uint64(at) + k, load(target, np.uint64(at) + k) + both)
+    if twos < end:
+        add_scaled(target, at, source, stride * rows[twos], scale[twos], dim)
+
+
+@jit_inline
+def correct_rates(corrected: Array, given: Array, number: int) -> None:
+    """What `adam` reads in step `number`, for each (learning rate, weight decay) given."""
+    for k in range(len(given)):
+        corrected[k, STEP] = given[k, 0] / (1 - BETA1 ** float(number))
+        corrected[k, SCALE] = 1 / math.sqrt(1 - BETA2 ** float(number))
+        corrected[k, DECAY] = given[k, 1]
+
+
+STEP, SCALE, DECAY = range(3)
+
+
+@jit_inline
+def adam(table: Array, row: int, gradient: Array, at: int, rates: Array, dim: int) -> None:
+    """Move a row against its gradient, as `engine/adam.py` has it."""
+    adam_of_terms(table, row, gradient, at, rates, 1.0, dim)
+
+
+@jit_inline
+def adam_of_terms(
+    table: Array, row: int, gradient: Array, at: int, rates: Array, terms: float, dim: int
+) -> None:
+    """The same where the loss has the decay of this row so many times."""
+    real = table.dtype.type
+    step, scale = fill(table, real(rates[STEP])), fill(table, real(rates[SCALE]))
+    decay = fill(table, real(rates[DECAY] * terms))
+    beta1, rest1 = fill(table, real(BETA1)), fill(table, real(1 - BETA1))
+    beta2, rest2 = fill(table, real(BETA2)), fill(table, real(1 - BETA2))
+    epsilon, at_ = fill(table, real(EPSILON)), np.uint64(at)
+    value = np.uint64(3 * dim * row)
+    first = value + np.uint64(dim)
+    second = first + np.uint64(dim)
+    for k in range(np.uint64(0), np.uint64(dim), width(table)):
+        old = load(table, value + k)
+        slope = load(gradient, at_ + k) + decay * old
+        mean = beta1 * load(table, first + k) + rest1 * slope
+        square = beta2 * load(table, second + k) + rest2 * slope * slope
+        store(table, first + k, mean)
+        store(table, second + k, square)
+        store(table, value + k, old - step * mean / (root(square) * scale + epsilon))
