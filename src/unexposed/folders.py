@@ -22,7 +22,8 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """Have `write` fill a new folder, and put it in the place of what is there.
 
     Whoever looks sees the old folder or the new one, also after a crash; of two processes that
-    write at the same time the later wins.
+    write at the same time the later wins. A folder that holds a file the new one does not have is
+    not ours to replace: OSError.
     """
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -33,12 +34,19 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
         write(written)
         written.chmod(0o755)
         os.fsync(lock)
+        _refuse_strangers(folder, {path.name for path in written.iterdir()})
         _put(written, folder)
         _sync(folder.parent)
     finally:
         shutil.rmtree(written, ignore_errors=True)  # what is unfinished, or now the old one
         if lock is not None:
             os.close(lock)
+
+
+def _refuse_strangers(folder: Path, ours: set[str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(set(os.listdir(folder)) - ours)[:1]:
+            raise OSError(errno.ENOTEMPTY, f"it holds {name!r}, which would be lost")
 
 
 def _put(written: Path, folder: Path) -> None:
