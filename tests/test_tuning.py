@@ -1,7 +1,10 @@
 """Tuning: what it sees, what it keeps, what it refuses."""
 
+import errno
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +98,48 @@ def test_a_trial_that_was_under_way_is_given_up_and_replaced(clicks, tmp_path):
     optuna.load_study(study_name="study", storage=storage).ask()  # as a killed worker leaves it
     states = [t["state"] for t in study(clicks, tmp_path, trials=2)["trials"]]
     assert states == ["complete", "fail", "complete"]
+
+
+def test_a_torn_journal_loses_its_torn_end_alone(clicks, tmp_path):
+    first = study(clicks, tmp_path, trials=2)
+    journal = tmp_path / "study.journal"
+    torn = '{"op_code":5,"worker'
+    journal.write_text(journal.read_text() + torn + torn + "\n")
+    said = []
+    again = study(clicks, tmp_path, trials=3, say=said.append)
+    assert again["trials"][:2] == first["trials"]
+    assert f"its last {len(torn + torn) + 1} bytes are left out" in said[0]
+    assert len(study(clicks, tmp_path, trials=4)["trials"]) == 4
+
+
+def test_a_full_disk_ends_a_study_in_one_sentence_and_it_goes_on(clicks, tmp_path, monkeypatch):
+    from unexposed import journal
+
+    calls = iter(range(30))
+
+    def fill(_):
+        if next(calls, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.storages.journal._file.os, "fsync", fill)
+        with pytest.raises(InputError, match="study.journal: No space left on device; make room"):
+            study(clicks, tmp_path, trials=50)
+    assert len(study(clicks, tmp_path, trials=8)["trials"]) >= 8
+    assert journal.cut_back(tmp_path / "study.journal") == 0
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(clicks, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="study.journal: Not a directory"):
+        study(clicks, tmp_path / "file" / "out")
+
+
+def test_the_lock_of_a_killed_process_holds_nobody_up(clicks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study(clicks, Path("out"), trials=1)
+    os.symlink("out/study.journal", "out/study.journal.lock")  # as Optuna's own lock leaves it
+    assert len(study(clicks, Path("out"), trials=2)["trials"]) == 2
 
 
 def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):
