@@ -1,8 +1,12 @@
 """Tuning: what it sees, what it keeps, what it refuses."""
 
+import contextlib
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +144,31 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(clicks, tmp_path, monkeypa
     study(clicks, Path("out"), trials=1)
     os.symlink("out/study.journal", "out/study.journal.lock")  # as Optuna's own lock leaves it
     assert len(study(clicks, Path("out"), trials=2)["trials"]) == 2
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    code = (
+        "from pathlib import Path\n"
+        "from unexposed.methods import make\n"
+        "from unexposed.simulate import world\n"
+        "from unexposed.tuning import tune\n"
+        "if __name__ == '__main__':\n"
+        "    tune(world(40, 20, seed=0).clicks(seed=0), make('wmf', epochs=1, dim=2),\n"
+        "         trials=10**6, folder=Path('.'), name='study', workers=2)\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    words = [sys.executable, "main.py"]
+    parent = subprocess.Popen(
+        words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stderr is not None
+    try:
+        assert "trial" in parent.stderr.readline()  # of a worker
+        parent.kill()
+        parent.communicate(timeout=30)  # ends when the last of them has closed standard error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):

@@ -2,8 +2,6 @@
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -21,6 +19,7 @@ from unexposed.experiment import Experiment, Task, body_of
 from unexposed.experiment_data import Data, open_data
 from unexposed.progress import Progress
 from unexposed.results import Line
+from unexposed.workers import follow_parent
 
 Pair = tuple[str, int]  # arm, seed
 
@@ -236,18 +235,10 @@ def _side_by_side(
 
 
 def _start(experiment: Experiment, data: Data) -> None:
-    """In a worker: keep what all its tasks share, and leave Ctrl-C and the end to the parent."""
+    """In a worker: keep what all its tasks share."""
     global _shared
     _shared = experiment, data
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def end_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    follow_parent()
 
 
 def _work(pair: Pair) -> Outcome:

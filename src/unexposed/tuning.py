@@ -16,6 +16,7 @@ from unexposed.extras import optional
 from unexposed.factors import TrainedMethod
 from unexposed.journal import Lock, cut_back
 from unexposed.recommender import Model, Recommender
+from unexposed.workers import follow_parent
 from unexposed.writing import write_whole
 
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
@@ -182,6 +183,7 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
 
 
 def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> None:
+    follow_parent()
     try:
         _work(task, clicks, trials, worker, _print)
     except OSError as error:
