@@ -10,10 +10,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unexposed import settings as checks
-from unexposed.data import Judgements
+from unexposed.data import Clicks, Ids, Judgements
 from unexposed.datasets import RatingData
 from unexposed.errors import InputError
 from unexposed.factors import TrainedMethod
@@ -190,6 +191,21 @@ def test_a_study_of_something_else_is_refused_by_name(clicks, tmp_path, change):
     }[change]
     with pytest.raises(InputError, match="holds a study whose (clicks|held|splits) differ"):
         study(**({"clicks": clicks, "folder": tmp_path, "trials": 1} | other))
+
+
+def test_another_log_with_the_same_counts_and_sums_is_refused(tmp_path):
+    def log(pairs, names="ab"):
+        users, items = np.array(pairs).T
+        ids = Ids.range(4), Ids.of(f"{name}{n}" for name in names for n in range(2))
+        return Clicks.from_pairs(users, items, user_ids=ids[0], item_ids=ids[1])
+
+    first = [(u, i) for u in range(4) for i in range(4) if (u, i) not in {(0, 0), (1, 1)}]
+    other = [(u, i) for u in range(4) for i in range(4) if (u, i) not in {(0, 1), (1, 0)}]
+    assert log(first).keys.sum() == log(other).keys.sum()
+    study(log(first), tmp_path, trials=1)
+    for changed in (log(other), log(first, names="ac")):
+        with pytest.raises(InputError, match="holds a study whose clicks differ"):
+            study(changed, tmp_path, trials=1)
 
 
 def test_settings_that_are_fixed_stay_as_given(clicks, tmp_path):

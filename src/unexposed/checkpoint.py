@@ -161,10 +161,8 @@ def fingerprint(
         "the method": method.name,
         **own,
         "the seed": seed,
-        "the log": _clicks_digest(clicks),
+        **log_fingerprint(clicks),
         "the held-out clicks": _clicks_digest(held_out),
-        "the user ids": _ids_digest(clicks.user_ids),
-        "the item ids": _ids_digest(clicks.item_ids),
     }
     given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
     for name, part in sorted(given.items()):
@@ -174,6 +172,15 @@ def fingerprint(
             arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
         found[name] = _digest(arrays)
     return found
+
+
+def log_fingerprint(clicks: Clicks) -> dict[str, str]:
+    """What a log is, by its content: hashes of its clicks and of its raw ids."""
+    return {
+        "the log": _clicks_digest(clicks),
+        "the user ids": _ids_digest(clicks.user_ids),
+        "the item ids": _ids_digest(clicks.item_ids),
+    }
 
 
 def _clicks_digest(clicks: Clicks) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from unexposed import progress as show
 from unexposed import settings as checks
+from unexposed.checkpoint import log_fingerprint
 from unexposed.data import Clicks
 from unexposed.errors import InputError
 from unexposed.extras import optional
@@ -125,7 +126,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         "held": {k: v for k, v in checks.values(method).items() if k not in task["searched"]},
         "searched": {k: list(v) for k, v in task["searched"].items()},
         "splits": task["splits"],
-        "clicks": [len(clicks), clicks.n_users, clicks.n_items, int(clicks.keys.sum() % 2**53)],
+        "clicks": log_fingerprint(clicks),
     }
     about = json.loads(json.dumps(about))
     known = study.user_attrs.get("about")
