@@ -5,7 +5,8 @@ import pytest
 
 from ctrl_c import interrupted
 from unexposed.errors import InputError
-from unexposed.writing import write_table, write_tables
+from unexposed.simulate import world
+from unexposed.writing import write_table, write_tables, write_world
 
 WATCHED = ("writing.py", "pathlib.py")
 PARTS = [
@@ -67,3 +68,15 @@ def test_ids_of_several_kinds_are_written_as_text(ending, tmp_path):
     for path in (tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"):
         (write_table if path.stem == "one" else lambda t, p: write_tables([t], p))(table, path)
         assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
+
+
+@pytest.mark.parametrize("name", ["clicks.csv", "judged.csv", "truth.parquet", "world.json"])
+def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
+    (tmp_path / "notes.txt").write_text("of mine")
+    write_world(world(30, 20, seed=0), tmp_path, seed=0)
+    write_world(other := world(31, 20, seed=1), tmp_path, seed=0)
+    assert len(pl.read_parquet(tmp_path / "truth.parquet")) == 31 * 20
+    (tmp_path / name).write_text("a log of mine")
+    with pytest.raises(InputError, match=f"{name} is not what `simulate` left there; remove it"):
+        write_world(other, tmp_path, seed=0)
+    assert (tmp_path / name).read_text() == "a log of mine"

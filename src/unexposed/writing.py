@@ -1,6 +1,8 @@
 """Files written whole or not at all: tables, and the folder of a simulated world."""
 
 import contextlib
+import hashlib
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST_PAIRS = 50_000_000
 ENDINGS = (".csv", ".tsv", ".parquet")
+WORLD = ("clicks.csv", "judged.csv", "truth.parquet")
+ABOUT_WORLD = "world.json"
+WORLD_FORMAT = "unexposed world"
 
 
 def check_table(path: Path) -> None:
@@ -128,9 +133,18 @@ def _remove_once(path: Path) -> None:
 
 
 def check_world(world: HasIds, folder: Path) -> None:
-    """Refuse a place that is no folder, and a world whose truth would be too long a table."""
+    """Refuse a place that is no folder, files that are no world's, and a truth of too many rows."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder")
+    known = _checksums(folder)
+    there = [path for path in map(folder.joinpath, WORLD) if path.exists()]
+    foreign = [path for path in there if known.get(path.name) != _checksum(path)]
+    if not known and (folder / ABOUT_WORLD).exists():
+        foreign.insert(0, folder / ABOUT_WORLD)
+    for path in foreign[:1]:
+        raise InputError(
+            f"{path} is not what `simulate` left there; remove it, or choose another folder"
+        )
     pairs = len(world.user_ids) * len(world.item_ids)
     if pairs > MOST_PAIRS:
         raise InputError(
@@ -140,12 +154,15 @@ def check_world(world: HasIds, folder: Path) -> None:
 
 
 def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
-    """clicks.csv, judged.csv and truth.parquet of a world; what was written, a line each."""
+    """clicks.csv, judged.csv, truth.parquet, and their checksums; what was written, in lines."""
     check_world(world, folder)
     split = world.split(seed=seed, held_out=0.0)
     write_table(click_table(split.train), folder / "clicks.csv")
     write_table(judged_table(split.judged), folder / "judged.csv")
     write_table(truth_table(world), folder / "truth.parquet")
+    files = {name: _checksum(folder / name) for name in WORLD}
+    text = json.dumps({"format": WORLD_FORMAT, "files": files}, indent=1) + "\n"
+    write_whole(folder / ABOUT_WORLD, lambda to: to.write_text(text, encoding="utf-8"))
     return [
         f"{folder / 'clicks.csv'}: {len(split.train):,} clicks of {world.n_users:,} users "
         f"on {world.n_items:,} items",
@@ -153,6 +170,23 @@ def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
         f"{int(split.judged.relevant.sum()):,} of them relevant",
         f"{folder / 'truth.parquet'}: exposure and relevance of every pair",
     ]
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """What the files of the world in this folder were when they were written."""
+    try:
+        about = json.loads((folder / ABOUT_WORLD).read_text(encoding="utf-8"))
+        return dict(about["files"]) if about["format"] == WORLD_FORMAT else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def click_table(clicks: Clicks) -> "pl.DataFrame":
