@@ -220,10 +220,12 @@ class Ids:
         return at(place) if there else -1
 
     def parse(self, texts: Sequence[str]) -> list[Hashable]:
-        """Raw ids from text, as they come from a file or a command line."""
-        if not self.are_integers:
-            return list(texts)
-        return [int(t) if re.fullmatch("0|-?[1-9][0-9]{0,17}", t) else t for t in texts]
+        """Raw ids from text, as they come from a file or a command line: by how ids print."""
+        if self.are_integers:
+            printed = re.compile("0|-?[1-9][0-9]{0,18}")  # as many digits as an int64 has
+            return [int(text) if printed.fullmatch(text) else text for text in texts]
+        known = {} if self.are_texts else {str(raw): raw for raw in self.values.tolist()}
+        return [known.get(text, text) for text in texts]
 
 
 def _encoded(text: str) -> bytes:
