@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unexposed import __version__, archive, settings
+from unexposed.claims import check_course, check_state
 from unexposed.data import Clicks
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 from unexposed.ids import Ids, to_json
 from unexposed.tensors import Arrays
 
@@ -92,14 +93,18 @@ class Checkpoint:
         """
         if not self._resume or not self.folder.exists():
             return None
-        about, arrays = archive.read(CHECKPOINT, self.folder, verify=True)
+        found = archive.read(CHECKPOINT, self.folder)
+        found.verify()
+        about, arrays = found.about, found.arrays
         with archive.refusing(CHECKPOINT, self.folder / CHECKPOINT.about):
             then = {**about["of"], "the engine": about["kind"]}
-            course, random = Course(**about["course"]), about["random"]
+            course, random = Course(**check_course(about["course"])), about["random"]
+        with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
+            check_state(arrays)
         self._refuse_others(then, {**self._of, "the engine": kind})
         best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
         state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
-        course.best = {name: np.array(array) for name, array in best.items()}
+        course.best = {name: np.array(array) for name, array in best.items()} or None
         return course, state, random
 
     def keep(
@@ -144,7 +149,7 @@ class Checkpoint:
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What two trainings were not given alike, in words."""
     return [
-        f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}"
+        plain(f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}")
         for what in {**then, **now}
         if then.get(what) != now.get(what)
     ]
