@@ -1,5 +1,6 @@
 """A training that is killed goes on to the same bits as one that never was."""
 
+import contextlib
 import json
 import os
 import signal
@@ -361,6 +362,29 @@ def test_a_checkpoint_goes_when_the_model_is_saved_and_not_before(small_world, t
     assert (tmp_path / "kept").is_dir()
     model.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_kill_while_a_checkpoint_is_removed_leaves_it_whole_or_gone(after, stopped, monkeypatch):
+    clicks, folder = stopped
+    calls = iter(range(after))
+
+    def deadly(remove):
+        def call(*given, **named):
+            if next(calls, None) is None:
+                raise Killed
+            return remove(*given, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "rmdir", "rename"):
+            patch.setattr(os, name, deadly(getattr(os, name)))
+        with contextlib.suppress(Killed):
+            checkpoint.remove(folder)
+    assert resume(quick("mf", engine="cpu"), clicks, folder).facts["epochs_run"] == 7
+    checkpoint.remove(folder)
+    assert os.listdir(folder.parent) == []
 
 
 def test_a_short_training_writes_none(small_world, tmp_path):

@@ -6,7 +6,6 @@ fingerprint of what the training was given. It is written at the end of an epoch
 
 import hashlib
 import json
-import shutil
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from unexposed import __version__, archive, settings
 from unexposed.claims import check_course, check_state
 from unexposed.data import Clicks
 from unexposed.errors import InputError, plain
+from unexposed.folders import remove_folder
 from unexposed.ids import Ids, to_json
 from unexposed.tensors import Arrays
 
@@ -65,7 +65,7 @@ def is_kept(folder: Path) -> bool:
 def remove(folder: Path) -> None:
     """The training is over, and its model saved."""
     for part in (folder, second_of(folder)):
-        shutil.rmtree(part, ignore_errors=True)
+        remove_folder(part)
 
 
 class Checkpoint:

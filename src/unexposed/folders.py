@@ -43,6 +43,15 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
             os.close(lock)
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in one step: a kill leaves it whole, or what the next writer sweeps."""
+    gone = folder.with_name(PREFIX + secrets.token_hex(8))
+    with contextlib.suppress(OSError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    _sweep(folder.parent)
+
+
 def _refuse_strangers(folder: Path, ours: set[str]) -> None:
     with contextlib.suppress(FileNotFoundError):
         for name in sorted(set(os.listdir(folder)) - ours)[:1]:
