@@ -838,6 +838,22 @@ def test_text_after_a_closing_quote_is_refused_with_its_line(write: Any, field: 
         assert "line 3: the quotes do not match" in refusal(write(f"user,item\nz,y\n{row}\n"))
 
 
+def test_a_million_columns_are_refused_before_polars_sees_them(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(1_000_000))])
+    monkeypatch.setattr(pl, "scan_csv", lambda *_, **__: pytest.fail("polars was given it"))
+    assert "has 1,000,002 columns, 10,000 at most" in refusal(write(f"{wide}\na,b\n"))
+
+
+def test_many_columns_are_read(write: Any) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(9_000))])
+    assert pairs(read_log(write(f"{wide}\na,x\nb,y\n"), say=quiet)) == {
+        ("a", "x"): 1,
+        ("b", "y"): 1,
+    }
+
+
 @pytest.mark.parametrize(
     "rows",
     [

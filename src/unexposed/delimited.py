@@ -22,6 +22,7 @@ from unexposed.panics import without_panics
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
+MOST_COLUMNS = 10_000
 UNMATCHED = "the quotes do not match; quote the field and double the quotes in it"
 
 
@@ -51,6 +52,11 @@ class Text:
                     f"{self.name}: its first line is no header; name the columns there, end lines "
                     "with a newline and double the quotes inside quoted fields"
                 ) from None
+        if len(header) > MOST_COLUMNS:  # each takes polars kilobytes, whether it is read or not
+            raise InputError(
+                f"{self.name} has {len(header):,} columns, {MOST_COLUMNS:,} at most; "
+                "write those of users, items and ratings alone"
+            )
         better = max(DELIMITERS, key=header[0].count)
         if len(header) == 1 and better in header[0]:
             raise InputError(
