@@ -1,14 +1,21 @@
 """Tables that come in parts, written as one file or not at all."""
 
+import os
+import signal
+import stat
+import subprocess
+
 import polars as pl
 import pytest
 
+from command import python
 from ctrl_c import interrupted
 from unexposed.errors import InputError
+from unexposed.folders import write_folder
 from unexposed.simulate import world
 from unexposed.writing import write_table, write_tables, write_world
 
-WATCHED = ("writing.py", "pathlib.py")
+WATCHED = ("writing.py", "folders.py", "pathlib.py")
 PARTS = [
     pl.DataFrame({"user": [f"ü{n}", "b,c"], "rank": [n, n + 1], "score": [n / 4, 2.5]})
     for n in range(12)
@@ -58,6 +65,61 @@ def test_ctrl_c_after_any_call_leaves_one_file_and_nothing_else(ending, tmp_path
             break
     assert was_whole
     assert number > 20
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_a_killed_process_left_is_swept_by_the_next(ending, tmp_path):
+    path = tmp_path / f"table.{ending}"
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "import polars as pl\n"
+        "from unexposed.writing import write_tables\n"
+        "def parts():\n"
+        "    yield pl.DataFrame({'user': [1]})\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_tables(parts(), pathlib.Path(sys.argv[1]))\n"
+    )
+    assert python("-c", code, str(path)).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    write_tables(PARTS, path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def test_a_file_has_the_mode_it_had_or_that_of_any_new_one(tmp_path, umask):
+    path = tmp_path / "table.csv"
+    write_tables(PARTS, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o600)
+    write_tables(PARTS, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    write_folder(tmp_path / "folder", lambda place: None)
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+    (tmp_path / "folder").chmod(0o700)
+    write_folder(tmp_path / "folder", lambda place: None)
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_link_stays_a_link_and_a_pipe_is_written_to(ending, tmp_path):
+    (tmp_path / "real").mkdir()
+    link, pipe = tmp_path / f"link.{ending}", tmp_path / f"pipe.{ending}"
+    real = tmp_path / "real" / f"table.{ending}"
+    link.symlink_to(real)
+    write_tables(PARTS, link)
+    assert link.is_symlink()
+    assert read(real).equals(pl.concat(PARTS))
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    write_tables(PARTS, pipe)
+    assert reader.communicate()[0] == real.read_bytes()
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

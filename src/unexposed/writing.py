@@ -1,10 +1,10 @@
 """Files written whole or not at all: tables, and the folder of a simulated world."""
 
-import contextlib
 import hashlib
 import json
 import os
-import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -13,6 +13,7 @@ import numpy as np
 
 from unexposed.data import Clicks, HasIds, Judgements
 from unexposed.errors import InputError
+from unexposed.folders import workspace
 from unexposed.recommender import column
 from unexposed.simulate import World
 
@@ -74,17 +75,14 @@ def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
     import polars as pl
 
     rows = 0
-    parts = to.with_name(f"{to.name}-parts")
-    try:
-        parts.mkdir(mode=0o700)
-        written = []
-        for number, table in enumerate(tables):
-            written.append(parts / f"{number}.parquet")
-            printed(table).write_parquet(written[-1])
-            rows += len(table)
-        pl.scan_parquet(written).sink_parquet(to)
-    finally:
-        _remove(parts)
+    parts = to.with_name(f"{to.name}-parts")  # removed with the folder that both lie in
+    parts.mkdir()
+    written = []
+    for number, table in enumerate(tables):
+        written.append(parts / f"{number}.parquet")
+        printed(table).write_parquet(written[-1])
+        rows += len(table)
+    pl.scan_parquet(written).sink_parquet(to)
     return rows
 
 
@@ -98,38 +96,24 @@ def printed(table: "pl.DataFrame") -> "pl.DataFrame":
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the place, then move there: a reader sees the old file or the new one."""
+    """Write beside the place, then move there: a reader sees the old file or the new one.
+
+    A link stays one, and the file it leads to keeps its mode; a pipe or a device is written to.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-        try:  # from before the file is there: Ctrl-C may come with its making
-            temporary.touch(mode=0o600, exist_ok=False)
+        path = Path(os.path.realpath(path))
+        is_stream = path.exists() and not path.is_file()
+        with workspace(Path(tempfile.gettempdir()) if is_stream else path.parent) as place:
+            temporary = place / path.name
             write(temporary)
-            temporary.chmod(0o644)
+            if is_stream:
+                with temporary.open("rb") as written, path.open("wb") as stream:
+                    return shutil.copyfileobj(written, stream)
+            if path.exists():
+                shutil.copymode(path, temporary)
             os.replace(temporary, path)
-        finally:
-            _remove(temporary)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder of files, if it is there; Ctrl-C meanwhile does not spare it."""
-    try:
-        _remove_once(path)
-    except KeyboardInterrupt:
-        _remove_once(path)
-        raise
-
-
-def _remove_once(path: Path) -> None:
-    if not path.is_dir():
-        return path.unlink(missing_ok=True)
-    for part in path.iterdir():
-        part.unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        path.rmdir()
-    return None
 
 
 def check_world(world: HasIds, folder: Path) -> None:
