@@ -14,7 +14,7 @@ from unexposed.cli.serving import export, recommend, similar
 from unexposed.cli.studies import run, tune
 from unexposed.cli.talking import say
 from unexposed.cli.training import fit, update
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,7 +42,7 @@ def main() -> None:
             finally:
                 sys.stdout.flush()
         except InputError as error:
-            say(f"error: {error}")
+            say(f"error: {plain(error)}")
             sys.exit(2)
         except KeyboardInterrupt:
             say("interrupted")
