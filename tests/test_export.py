@@ -203,7 +203,8 @@ def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path,
     monkeypatch.setitem(sys.modules, package, None)  # importing it now raises
     with pytest.raises(InputError) as refused:
         export_model(model, tmp_path / "out", kind=package)
-    assert str(refused.value) == f"this needs {package}: pip install 'unexposed[export]'"
+    cure = "pip install '.[export]' in the checkout of unexposed"
+    assert str(refused.value) == f"this needs {package}: {cure}"
     assert names(tmp_path) == []
 
 

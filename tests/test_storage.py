@@ -432,7 +432,7 @@ COMPLAINTS = {
     "json that is a list": "model.json is damaged",
     "huge json": "model.json is damaged .*too long",
     "foreign json": "model.json is not from unexposed",
-    "newer": "newer unexposed .*upgrade",
+    "newer": "newer unexposed .*upgrade: pip install .* in the checkout",
     "older": "older unexposed .*train it again",
     "edited": "model.json is damaged .*checksum",
     "unknown method": "model.json is damaged .*no method 'magic'",

@@ -18,6 +18,7 @@ from typing import Any
 from unexposed import __version__, memory, tensors
 from unexposed.claims import is_text
 from unexposed.errors import InputError, plain
+from unexposed.extras import install
 from unexposed.folders import ATTEMPTS, write_folder
 
 ARRAYS = "arrays.safetensors"
@@ -157,7 +158,7 @@ def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
         raise InputError(f"{file} is not from unexposed; give the folder of a {kind.what}")
     if version != kind.version:
         newer = version > kind.version
-        cure = "upgrade with pip install --upgrade unexposed" if newer else "train it again"
+        cure = f"upgrade: {install()}, once it is up to date" if newer else "train it again"
         raise InputError(
             f"{file} was written by {'a newer' if newer else 'an older'} unexposed (format "
             f"{version}, this one reads {kind.version}); {cure}"
