@@ -95,6 +95,14 @@ def printed(table: "pl.DataFrame") -> "pl.DataFrame":
     return table.with_columns(texts)
 
 
+def spreadsheet_safe(table: "pl.DataFrame") -> "pl.DataFrame":
+    """The table with ' before every text that a spreadsheet would take for a formula."""
+    import polars as pl
+
+    formula = r"^([=+\-@\t\r])"
+    return printed(table).with_columns(pl.col(pl.String).str.replace(formula, "'$1"))
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the place, then move there: a reader sees the old file or the new one.
 
