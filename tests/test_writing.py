@@ -5,13 +5,17 @@ import signal
 import stat
 import subprocess
 
+import numpy as np
 import polars as pl
 import pytest
 
 from command import python
 from ctrl_c import interrupted
 from unexposed.errors import InputError
+from unexposed.export import KINDS, export_model
 from unexposed.folders import write_folder
+from unexposed.methods import make
+from unexposed.progress import Silent
 from unexposed.simulate import world
 from unexposed.writing import write_table, write_tables, write_world
 
@@ -83,6 +87,38 @@ def test_what_a_killed_process_left_is_swept_by_the_next(ending, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     write_tables(PARTS, path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 200 KB; skipped where none may be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(ending, small_disk):
+    table = pl.DataFrame({"x": np.random.default_rng(0).random(100_000)})
+    path = small_disk / f"x.{ending}"
+    with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
+        write_table(table, path)
+    with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
+        write_tables([table, table], path)
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_export_to_a_full_disk_is_one_sentence_and_leaves_nothing(kind, small_disk):
+    clicks = world(900, 800, seed=0).clicks(0)
+    model = make("wmf", dim=50, epochs=1).fit(clicks, progress=Silent())
+    with pytest.raises(InputError, match="cannot write .*out: "):
+        export_model(model, small_disk / "out", kind=kind)
+    assert list(small_disk.iterdir()) == []
 
 
 @pytest.fixture

@@ -1,18 +1,20 @@
 """Files written whole or not at all: tables, and the folder of a simulated world."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from unexposed.data import Clicks, HasIds, Judgements
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 from unexposed.folders import workspace
 from unexposed.recommender import column
 from unexposed.simulate import World
@@ -39,7 +41,7 @@ def write_table(table: "pl.DataFrame", path: Path) -> None:
     """Write a table as CSV, TSV or Parquet, by the ending of the name."""
     check_table(path)
     if path.suffix == ".parquet":
-        write_whole(path, printed(table).write_parquet)
+        write_whole(path, lambda to: write_parquet(printed(table), to))
     else:
         write_tables([table], path)
 
@@ -52,7 +54,7 @@ def write_tables(tables: Iterable["pl.DataFrame"], path: Path) -> int:
     def write(to: Path) -> None:
         nonlocal rows
         if path.suffix == ".parquet":
-            rows = _write_parquet(tables, to)
+            rows = _join_parquet(tables, to)
         else:
             with to.open("w", encoding="utf-8", newline="") as stream:
                 rows = write_csv(tables, stream, separator="\t" if path.suffix == ".tsv" else ",")
@@ -70,20 +72,38 @@ def write_csv(tables: Iterable["pl.DataFrame"], stream: TextIO, *, separator: st
     return rows
 
 
-def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
+def write_parquet(table: "pl.DataFrame", to: Path) -> None:
+    with as_of_the_system():
+        table.write_parquet(to)
+
+
+def _join_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
     """A file for each table, then all of them into one: polars appends to no Parquet file."""
     import polars as pl
 
     rows = 0
-    parts = to.with_name(f"{to.name}-parts")  # removed with the folder that both lie in
+    parts = to.with_name(f"{to.name}-parts")
     parts.mkdir()
     written = []
     for number, table in enumerate(tables):
         written.append(parts / f"{number}.parquet")
-        printed(table).write_parquet(written[-1])
+        write_parquet(printed(table), written[-1])
         rows += len(table)
-    pl.scan_parquet(written).sink_parquet(to)
+    with as_of_the_system():
+        pl.scan_parquet(written).sink_parquet(to)
+    shutil.rmtree(parts)
     return rows
+
+
+@contextmanager
+def as_of_the_system() -> Iterator[None]:
+    """Raise OSError where polars or usearch has an error of its own for a full disk."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.ComputeError, RuntimeError) as error:
+        raise OSError(errno.EIO, plain(str(error).rpartition("error: ")[2], 100)) from error
 
 
 def printed(table: "pl.DataFrame") -> "pl.DataFrame":
