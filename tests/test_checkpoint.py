@@ -1,5 +1,6 @@
 """A training that is killed goes on to the same bits as one that never was."""
 
+import contextlib
 import json
 import os
 import signal
@@ -298,6 +299,41 @@ def test_a_damaged_checkpoint_is_refused_with_the_cure(stopped):
         resume(quick("mf", engine="cpu"), clicks, folder)
 
 
+def spoilt(array: np.ndarray) -> np.ndarray:
+    changed = array.copy()
+    changed.reshape(-1)[-1] = np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).min
+    return changed
+
+
+def test_a_forged_checkpoint_is_refused_before_it_reaches_compiled_code(stopped):
+    clicks, folder = stopped
+    found = archive.read(checkpoint.CHECKPOINT, folder)
+    arrays = {name: array.copy() for name, array in found.arrays.items()}
+    about = {name: found.about[name] for name in ("of", "kind", "course", "random")}
+    course = about["course"]
+    held = {name: array for name, array in arrays.items() if array.size}
+    forged = [({}, {name: spoilt(array)}) for name, array in held.items()]
+    forged += [({}, {name: array[:-1]}) for name, array in held.items()]
+    forged += [
+        ({"course": course | change}, {})
+        for change in (
+            {"best_epoch": 10**12},
+            {"best_epoch": -1},
+            {"losses": "none"},
+            {"losses": [0.5]},
+            {"seconds": None},
+            {"resumed_at": 3},
+        )
+    ]
+    forged += [({"course": []}, {}), ({"random": {"state": -1}}, {}), ({"of": 7}, {})]
+    for said, changed in forged:
+        archive.write(checkpoint.CHECKPOINT, folder, about | said, arrays | changed)
+        with pytest.raises(InputError, match="is damaged .*remove it"):
+            resume(quick("mf", engine="cpu"), clicks, folder)
+    archive.write(checkpoint.CHECKPOINT, folder, about, arrays)
+    assert resume(quick("mf", engine="cpu"), clicks, folder).facts["resumed_at"] == [2]
+
+
 def test_what_is_no_checkpoint_is_never_written_over(small_world, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for place, complaint in ((tmp_path, "holds 'notes.txt'"), (tmp_path / "notes.txt", "a file")):
@@ -326,6 +362,29 @@ def test_a_checkpoint_goes_when_the_model_is_saved_and_not_before(small_world, t
     assert (tmp_path / "kept").is_dir()
     model.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_kill_while_a_checkpoint_is_removed_leaves_it_whole_or_gone(after, stopped, monkeypatch):
+    clicks, folder = stopped
+    calls = iter(range(after))
+
+    def deadly(remove):
+        def call(*given, **named):
+            if next(calls, None) is None:
+                raise Killed
+            return remove(*given, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "rmdir", "rename"):
+            patch.setattr(os, name, deadly(getattr(os, name)))
+        with contextlib.suppress(Killed):
+            checkpoint.remove(folder)
+    assert resume(quick("mf", engine="cpu"), clicks, folder).facts["epochs_run"] == 7
+    checkpoint.remove(folder)
+    assert os.listdir(folder.parent) == []
 
 
 def test_a_short_training_writes_none(small_world, tmp_path):

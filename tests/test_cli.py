@@ -253,7 +253,12 @@ def test_datasets_shows_every_one_with_its_terms(run):
 def test_simulate_writes_clicks_judgements_and_the_truth(run, here):
     code, _, err = run(*"simulate --out world --users 30 --items 20 --seed 1".split())
     assert code == 0, err
-    assert sorted(os.listdir("world")) == ["clicks.csv", "judged.csv", "truth.parquet"]
+    assert sorted(os.listdir("world")) == [
+        "clicks.csv",
+        "judged.csv",
+        "truth.parquet",
+        "world.json",
+    ]
     truth = pl.read_parquet("world/truth.parquet")
     assert len(truth) == 600
     assert truth["exposure"].is_between(0, 1).all()

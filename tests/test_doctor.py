@@ -50,7 +50,10 @@ def test_a_missing_extra_is_worth_a_note_with_its_install(monkeypatch):
         importlib.util, "find_spec", lambda name: None if name == "jinja2" else find(name)
     )
     check = named("extra report")
-    assert (check.state, check.cure) == ("note", "pip install 'unexposed[report]'")
+    assert (check.state, check.cure) == (
+        "note",
+        "pip install '.[report]' in the checkout of unexposed",
+    )
     assert check.found == "jinja2 not here"
     assert doctor.healthy([check])
 

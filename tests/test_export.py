@@ -169,6 +169,20 @@ def test_a_place_that_holds_anything_else_is_refused_and_left_alone(model, tmp_p
     assert names(tmp_path) == ["model", "out", "thesis.tex"]
 
 
+@pytest.mark.parametrize("stranger", ["note.txt", "model"])
+def test_an_export_that_holds_a_foreign_file_is_not_replaced(stranger, model, tmp_path):
+    export_model(model, out := tmp_path / "out", kind="npy")
+    if stranger == "model":
+        model.save(out / stranger)
+    else:
+        (out / stranger).write_text("years of work")
+    before = names(out)
+    with pytest.raises(InputError, match=f"cannot write .*: it holds '{stranger}', which would be"):
+        export_model(model, out, kind="npy")
+    assert names(out) == before
+    assert names(tmp_path) == ["out"]
+
+
 def test_a_failure_half_way_leaves_the_old_export_intact(model, tmp_path, monkeypatch):
     export_model(model, tmp_path / "out", kind="npy")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
@@ -189,7 +203,8 @@ def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path,
     monkeypatch.setitem(sys.modules, package, None)  # importing it now raises
     with pytest.raises(InputError) as refused:
         export_model(model, tmp_path / "out", kind=package)
-    assert str(refused.value) == f"this needs {package}: pip install 'unexposed[export]'"
+    cure = "pip install '.[export]' in the checkout of unexposed"
+    assert str(refused.value) == f"this needs {package}: {cure}"
     assert names(tmp_path) == []
 
 

@@ -18,10 +18,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unexposed.data import Clicks, Ids, Judgements
+from unexposed.delimited import Text
 from unexposed.errors import InputError
 from unexposed.reading import read_ids, read_judged, read_log
 
@@ -835,6 +836,53 @@ def test_a_carriage_return_alone_is_refused_outside_quotes_with_its_line(
 def test_text_after_a_closing_quote_is_refused_with_its_line(write: Any, field: str) -> None:
     for row in (f"{field},x", f"b,{field}"):
         assert "line 3: the quotes do not match" in refusal(write(f"user,item\nz,y\n{row}\n"))
+
+
+def test_a_million_columns_are_refused_before_polars_sees_them(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(1_000_000))])
+    monkeypatch.setattr(pl, "scan_csv", lambda *_, **__: pytest.fail("polars was given it"))
+    assert "has 1,000,002 columns, 10,000 at most" in refusal(write(f"{wide}\na,b\n"))
+
+
+def test_many_columns_are_read(write: Any) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(9_000))])
+    assert pairs(read_log(write(f"{wide}\na,x\nb,y\n"), say=quiet)) == {
+        ("a", "x"): 1,
+        ("b", "y"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        '"a,b",11,tv 40"\n7,a,tv 40"\n9,b,c',
+        '"33",tv 40","33"\n"33","","33"\n"z",tv 40",a',
+        '"33",tv "50,tv "50',
+    ],
+)
+def test_a_stray_quote_joins_no_rows_or_fields(write: Any, rows: str) -> None:
+    assert "line 3: the quotes do not match" in refusal(write(f"user,item,of\nz,y,x\n{rows}\n"))
+
+
+FIELDS = ["a", "7", 'tv 40"', 'tv "50', '"33"', '"a,b"', '""', 'a "b" c', '"x\ny"', '"say ""hi"""']
+
+
+@settings(max_examples=400)
+@given(rows=st.lists(st.tuples(*[st.sampled_from(FIELDS)] * 3), min_size=1, max_size=5))
+@example(rows=[('"33"', "a", 'tv 40"')] * 2)
+def test_a_quoted_file_is_read_as_pythons_csv_reads_it_or_refused(folder: Path, rows: Any) -> None:
+    text = "user,item,title\n" + "".join(",".join(row) + "\n" for row in rows)
+    path = folder / "quoted.csv"
+    path.write_text(text)
+    try:
+        table = Text(path, ",")
+        columns = [list(column) for column in table.take(table.columns)]
+    except InputError:
+        return
+    expected = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert [list(map(str, row)) for row in zip(*columns, strict=True)] == expected
 
 
 def test_ids_of_a_megabyte_come_back(write: Any) -> None:

@@ -273,7 +273,7 @@ def test_a_missing_package_is_one_sentence_with_its_cure(folder, tmp_path, monke
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     result = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "out")])
     assert str(result.exception) == (
-        f"a report needs {package}, which is not installed: pip install 'unexposed[report]'"
+        f"this needs {package}: pip install '.[report]' in the checkout of unexposed"
     )
     assert "reading" not in result.output  # before any work
     assert not (tmp_path / "out").exists()

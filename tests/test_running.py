@@ -217,13 +217,50 @@ def test_fresh_runs_everything_again_and_leaves_one_line_for_each(small, place, 
     assert pairs(results.read_lines(place)) == ALL
 
 
-def test_fresh_starts_over_from_a_damaged_file(small, place, counted):
-    place.parent.mkdir()
-    place.write_text("nonsense\n")
-    with pytest.raises(InputError, match="line 1 is damaged"):
-        run(small, place)
-    run(small, place, fresh=True)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_damaged_line_is_named_and_no_other_line_is_lost(small, place, counted, fresh):
+    run(small, place)
+    whole = place.read_text()
+    place.write_text(damaged := whole.replace('"arm":"mf"', '"arm":', 1))
+    with pytest.raises(InputError, match="line 3 is damaged; remove that line, and its run"):
+        run(small, place, fresh=fresh, only=["random"])
+    assert place.read_text() == damaged
+
+
+def test_a_fresh_run_of_one_arm_leaves_the_others_as_they_are(small, place, counted):
+    run(small, place)
+    before = place.read_text().splitlines()
+    counted.clear()
+    run(replace(small, seeds=1), place, fresh=True, only=["mf"])
+    assert counted == [("mf", 0)]
     assert pairs(results.read_lines(place)) == ALL
+    after = place.read_text().splitlines()
+    assert [*after[:2], *after[3:]] == [*before[:2], *before[3:]]
+
+
+def test_an_interrupted_fresh_run_mixes_no_lines_and_goes_on(small, place, counted, monkeypatch):
+    run(small, place)
+    before = place.read_bytes()
+    counting = experiments.KINDS["compare"]
+
+    def body(task: Task) -> dict[str, object]:
+        if task.arm == "ubo":
+            raise KeyboardInterrupt
+        return {**counting(task), "figure": 0.25}
+
+    monkeypatch.setitem(experiments.KINDS, "compare", body)
+    with pytest.raises(KeyboardInterrupt):
+        run(small, place, fresh=True)
+    assert place.read_bytes() == before
+    said: list[str] = []
+    run(small, place, say=said.append)
+    assert "small.jsonl.fresh holds a fresh run that was cut short: it would go on" in said[0]
+    monkeypatch.setitem(experiments.KINDS, "compare", counting)
+    counted.clear()
+    run(small, place, fresh=True)
+    assert counted == [("ubo", 0), ("ubo", 1)]
+    assert [line["figure"] for line in results.read_lines(place)] == [0.25] * 4 + [0.5] * 2
+    assert [path.name for path in place.parent.iterdir()] == ["small.jsonl"]
 
 
 def test_a_run_that_fails_is_told_of_and_the_others_go_on(small, place, monkeypatch):

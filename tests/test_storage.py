@@ -22,6 +22,7 @@ from unexposed.ids import Texts
 from unexposed.methods import make
 from unexposed.progress import Silent
 from unexposed.recommender import Model
+from unexposed.rules import Rules
 from unexposed.storage import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -329,6 +330,18 @@ def test_of_two_that_save_at_once_one_wins_and_readers_never_see_a_mixture(tmp_p
 # Nothing in it is believed
 
 
+TRAINED = {
+    "seed": 0,
+    "epochs_run": 2,
+    "best_epoch": 1,
+    "best_value": None,
+    "ended": "all epochs done",
+    "losses": [0.7, 0.6],
+    "held_out": [],
+    "seconds": 0.1,
+}
+
+
 def damaged(place: Path, how: str) -> None:
     about, arrays = place / "model.json", place / "arrays.safetensors"
     match how:
@@ -361,6 +374,16 @@ def damaged(place: Path, how: str) -> None:
             forge(place, method="mf", settings={"dim": "os.system('id')"})
         case "facts that are none":
             forge(place, facts=3)
+        case "an endless version":
+            about.write_text(about.read_text().replace('"version": 2', '"version": Infinity'))
+        case "a training without end":
+            forge(place, facts=TRAINED | {"best_epoch": 10**12, "epochs_run": 10**12})
+        case "a best epoch that never was":
+            forge(place, facts=TRAINED | {"best_epoch": 3})
+        case "half the facts":
+            forge(place, facts={"best_epoch": 1})
+        case "a loss that is no number":
+            forge(place, facts=TRAINED | {"losses": ["x", None]})
         case "no arrays":
             arrays.unlink()
         case "empty arrays":
@@ -409,7 +432,7 @@ COMPLAINTS = {
     "json that is a list": "model.json is damaged",
     "huge json": "model.json is damaged .*too long",
     "foreign json": "model.json is not from unexposed",
-    "newer": "newer unexposed .*upgrade",
+    "newer": "newer unexposed .*upgrade: pip install .* in the checkout",
     "older": "older unexposed .*train it again",
     "edited": "model.json is damaged .*checksum",
     "unknown method": "model.json is damaged .*no method 'magic'",
@@ -417,6 +440,11 @@ COMPLAINTS = {
     "unknown setting": "model.json is damaged .*no setting '__class__'",
     "setting of another type": "model.json is damaged .*dim must be a whole number",
     "facts that are none": "model.json is damaged",
+    "an endless version": "model.json is damaged .*version cannot be inf",
+    "a training without end": "model.json is damaged .*cannot be 1000000000000",
+    "a best epoch that never was": "model.json is damaged .*best_epoch cannot be 3, after 2",
+    "half the facts": "model.json is damaged .*there is no",
+    "a loss that is no number": "model.json is damaged .*losses cannot be",
     "no arrays": "holds no arrays.safetensors",
     "empty arrays": "arrays.safetensors is damaged",
     "short arrays": "arrays.safetensors is damaged .*should have",
@@ -464,6 +492,10 @@ FORGED = {
     "ids of two types": {"ids.items.run": np.zeros(3, np.uint8)},
     "fewer ids": {"ids.items.integers": np.arange(2)},
     "order of others": {"ids.items.order": np.arange(9, dtype=INT32)},
+    "vectors of another length": {
+        "parameters.user_factors": np.zeros((3, 7), np.float32),
+        "parameters.item_factors": np.zeros((3, 7), np.float32),
+    },
 }
 
 
@@ -517,6 +549,42 @@ def test_verifying_finds_every_single_changed_byte(tmp_path):
             with pytest.raises(InputError, match=file):
                 load(tmp_path / "model", verify=True)
         path.write_bytes(whole)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of damaged numbers
+@pytest.mark.parametrize("way", ["save", "fold_in", "update"])
+def test_a_damaged_array_gets_no_new_checksum(way, small_world, tmp_path):
+    clicks = small_world.clicks(0)
+    make("wmf", epochs=1, dim=3).fit(clicks, progress=Silent()).save(tmp_path / "model")
+    path = tmp_path / "model" / "arrays.safetensors"
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for at in rng.integers(header, len(whole), size=12).tolist():
+        changed = bytearray(whole)
+        changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        model = load(tmp_path / "model")
+        with pytest.raises(InputError):
+            (model if way == "save" else getattr(model, way)(clicks)).save(tmp_path / "other")
+        assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"clicks.user_start": np.array([0, 3, 0, 3])},  # each user's are said to be all of them
+        {"clicks.user_start": np.array([0, -(2**60), 2**60, 3])},
+        {"clicks.items": np.array([0, -1, 2], INT32)},
+        {"clicks.items": np.array([0, 2**30, 2], INT32)},
+        {"ids.items.order": np.array([0, 9, -9], INT32)},
+    ],
+)
+def test_false_places_are_refused_before_anything_is_looked_for_there(model, arrays, tmp_path):
+    model.save(tmp_path / "model")
+    forge(tmp_path / "model", arrays)
+    with pytest.raises(InputError, match="damaged|must begin|outside"):
+        load(tmp_path / "model").recommend(["c", "b"], 1, rules=Rules(deny=[7]))
 
 
 def test_clicks_that_point_outside_never_reach_a_compiled_loop(tmp_path):

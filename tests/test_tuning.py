@@ -1,12 +1,20 @@
 """Tuning: what it sees, what it keeps, what it refuses."""
 
+import contextlib
+import errno
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unexposed import settings as checks
-from unexposed.data import Judgements
+from unexposed.data import Clicks, Ids, Judgements
 from unexposed.datasets import RatingData
 from unexposed.errors import InputError
 from unexposed.factors import TrainedMethod
@@ -96,6 +104,73 @@ def test_a_trial_that_was_under_way_is_given_up_and_replaced(clicks, tmp_path):
     assert states == ["complete", "fail", "complete"]
 
 
+def test_a_torn_journal_loses_its_torn_end_alone(clicks, tmp_path):
+    first = study(clicks, tmp_path, trials=2)
+    journal = tmp_path / "study.journal"
+    torn = '{"op_code":5,"worker'
+    journal.write_text(journal.read_text() + torn + torn + "\n")
+    said = []
+    again = study(clicks, tmp_path, trials=3, say=said.append)
+    assert again["trials"][:2] == first["trials"]
+    assert f"its last {len(torn + torn) + 1} bytes are left out" in said[0]
+    assert len(study(clicks, tmp_path, trials=4)["trials"]) == 4
+
+
+def test_a_full_disk_ends_a_study_in_one_sentence_and_it_goes_on(clicks, tmp_path, monkeypatch):
+    from unexposed import journal
+
+    calls = iter(range(30))
+
+    def fill(_):
+        if next(calls, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.storages.journal._file.os, "fsync", fill)
+        with pytest.raises(InputError, match="study.journal: No space left on device; make room"):
+            study(clicks, tmp_path, trials=50)
+    assert len(study(clicks, tmp_path, trials=8)["trials"]) >= 8
+    assert journal.cut_back(tmp_path / "study.journal") == 0
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(clicks, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="study.journal: Not a directory"):
+        study(clicks, tmp_path / "file" / "out")
+
+
+def test_the_lock_of_a_killed_process_holds_nobody_up(clicks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study(clicks, Path("out"), trials=1)
+    os.symlink("out/study.journal", "out/study.journal.lock")  # as Optuna's own lock leaves it
+    assert len(study(clicks, Path("out"), trials=2)["trials"]) == 2
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    code = (
+        "from pathlib import Path\n"
+        "from unexposed.methods import make\n"
+        "from unexposed.simulate import world\n"
+        "from unexposed.tuning import tune\n"
+        "if __name__ == '__main__':\n"
+        "    tune(world(40, 20, seed=0).clicks(seed=0), make('wmf', epochs=1, dim=2),\n"
+        "         trials=10**6, folder=Path('.'), name='study', workers=2)\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    words = [sys.executable, "main.py"]
+    parent = subprocess.Popen(
+        words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stderr is not None
+    try:
+        assert "trial" in parent.stderr.readline()  # of a worker
+        parent.kill()
+        parent.communicate(timeout=30)  # ends when the last of them has closed standard error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
 def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):
     document = study(clicks, tmp_path, trials=4, workers=2)
     assert 4 <= len(document["trials"]) <= 5
@@ -115,6 +190,21 @@ def test_a_study_of_something_else_is_refused_by_name(clicks, tmp_path, change):
     }[change]
     with pytest.raises(InputError, match="holds a study whose (clicks|held|splits) differ"):
         study(**({"clicks": clicks, "folder": tmp_path, "trials": 1} | other))
+
+
+def test_another_log_with_the_same_counts_and_sums_is_refused(tmp_path):
+    def log(pairs, names="ab"):
+        users, items = np.array(pairs).T
+        ids = Ids.range(4), Ids.of(f"{name}{n}" for name in names for n in range(2))
+        return Clicks.from_pairs(users, items, user_ids=ids[0], item_ids=ids[1])
+
+    first = [(u, i) for u in range(4) for i in range(4) if (u, i) not in {(0, 0), (1, 1)}]
+    other = [(u, i) for u in range(4) for i in range(4) if (u, i) not in {(0, 1), (1, 0)}]
+    assert log(first).keys.sum() == log(other).keys.sum()
+    study(log(first), tmp_path, trials=1)
+    for changed in (log(other), log(first, names="ac")):
+        with pytest.raises(InputError, match="holds a study whose clicks differ"):
+            study(changed, tmp_path, trials=1)
 
 
 def test_settings_that_are_fixed_stay_as_given(clicks, tmp_path):

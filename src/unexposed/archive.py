@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import ENOMEM
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from unexposed import __version__, memory, tensors
-from unexposed.errors import InputError
+from unexposed.claims import is_text
+from unexposed.errors import InputError, plain
+from unexposed.extras import install
 from unexposed.folders import ATTEMPTS, write_folder
 
 ARRAYS = "arrays.safetensors"
@@ -78,14 +80,21 @@ def check_place(kind: Kind, folder: Path) -> None:
         raise InputError(f"cannot write a {kind.what} to {folder}: {parent} may not be written to")
 
 
-def read(
-    kind: Kind, folder: Path, *, verify: bool = False
-) -> tuple[dict[str, Any], tensors.Arrays]:
-    """What the JSON file says, and the arrays, mapped; with `verify` all are read and compared."""
+@dataclass(frozen=True)
+class Archive:
+    """What the JSON file says, and the arrays, mapped: not read before they are used."""
+
+    about: dict[str, Any]
+    arrays: tensors.Arrays
+    verify: Callable[[], None]  # reads all arrays and compares them with their checksums
+
+
+def read(kind: Kind, folder: Path) -> Archive:
+    """What was written there; a folder that is swapped in meanwhile is read from the start."""
     for _ in range(ATTEMPTS):
         with _opened(kind, folder) as place:
             try:
-                return _read(kind, folder, place, verify=verify)
+                return _read(kind, folder, place)
             except InputError:
                 if _is_still(folder, place):
                     raise
@@ -98,8 +107,15 @@ def refusing(kind: Kind, file: Path) -> Iterator[None]:
     """Whatever a damaged file leads to becomes one sentence."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = f"there is no {error}" if isinstance(error, KeyError) else plain(error, 200)
         raise InputError(f"{file} is damaged ({reason}); {kind.cure}") from error
     except OSError as error:
         cure = memory.CURE if error.errno == ENOMEM else kind.cure
@@ -115,17 +131,18 @@ def checksum(about: dict[str, Any]) -> str:
     return sha256(json.dumps(rest, sort_keys=True).encode())
 
 
-def _read(
-    kind: Kind, folder: Path, place: int, *, verify: bool
-) -> tuple[dict[str, Any], tensors.Arrays]:
+def _read(kind: Kind, folder: Path, place: int) -> Archive:
     about = _about(kind, folder, place)
     with _file(kind, folder, place, ARRAYS) as descriptor, refusing(kind, folder / ARRAYS):
         arrays, metadata, header = tensors.read(descriptor)
         if sha256(header) != about["arrays"]:
             raise tensors.Damaged(f"it is not the one that {kind.about} describes")
-        if verify:
+
+    def verify() -> None:
+        with refusing(kind, folder / ARRAYS):
             tensors.verify(arrays, metadata)
-    return about, arrays
+
+    return Archive(about, arrays, verify)
 
 
 def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
@@ -134,12 +151,14 @@ def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
         if os.fstat(descriptor).st_size > MOST_ABOUT:
             raise ValueError("it is far too long")
         about = json.loads(os.pread(descriptor, MOST_ABOUT, 0))
-        ours, version = about["format"] == kind.format, int(about["version"])
+        ours, version = about["format"] == kind.format, about["version"]
+        if type(version) is not int:
+            raise ValueError(f"its version cannot be {plain(repr(version), 40)}")
     if not ours:
         raise InputError(f"{file} is not from unexposed; give the folder of a {kind.what}")
     if version != kind.version:
         newer = version > kind.version
-        cure = "upgrade with pip install --upgrade unexposed" if newer else "train it again"
+        cure = f"upgrade: {install()}, once it is up to date" if newer else "train it again"
         raise InputError(
             f"{file} was written by {'a newer' if newer else 'an older'} unexposed (format "
             f"{version}, this one reads {kind.version}); {cure}"
@@ -147,6 +166,8 @@ def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
     with refusing(kind, file):
         if about["checksum"] != checksum(about):
             raise ValueError("it does not match its checksum")
+        if not is_text(about["written_by"]):
+            raise ValueError("it does not say who wrote it")
     return dict(about)
 
 

@@ -6,7 +6,6 @@ fingerprint of what the training was given. It is written at the end of an epoch
 
 import hashlib
 import json
-import shutil
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unexposed import __version__, archive, settings
+from unexposed.claims import check_course, check_state
 from unexposed.data import Clicks
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
+from unexposed.folders import remove_folder
 from unexposed.ids import Ids, to_json
 from unexposed.tensors import Arrays
 
@@ -64,7 +65,7 @@ def is_kept(folder: Path) -> bool:
 def remove(folder: Path) -> None:
     """The training is over, and its model saved."""
     for part in (folder, second_of(folder)):
-        shutil.rmtree(part, ignore_errors=True)
+        remove_folder(part)
 
 
 class Checkpoint:
@@ -92,14 +93,18 @@ class Checkpoint:
         """
         if not self._resume or not self.folder.exists():
             return None
-        about, arrays = archive.read(CHECKPOINT, self.folder, verify=True)
+        found = archive.read(CHECKPOINT, self.folder)
+        found.verify()
+        about, arrays = found.about, found.arrays
         with archive.refusing(CHECKPOINT, self.folder / CHECKPOINT.about):
             then = {**about["of"], "the engine": about["kind"]}
-            course, random = Course(**about["course"]), about["random"]
+            course, random = Course(**check_course(about["course"])), about["random"]
+        with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
+            check_state(arrays)
         self._refuse_others(then, {**self._of, "the engine": kind})
         best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
         state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
-        course.best = {name: np.array(array) for name, array in best.items()}
+        course.best = {name: np.array(array) for name, array in best.items()} or None
         return course, state, random
 
     def keep(
@@ -144,7 +149,7 @@ class Checkpoint:
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What two trainings were not given alike, in words."""
     return [
-        f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}"
+        plain(f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}")
         for what in {**then, **now}
         if then.get(what) != now.get(what)
     ]
@@ -161,10 +166,8 @@ def fingerprint(
         "the method": method.name,
         **own,
         "the seed": seed,
-        "the log": _clicks_digest(clicks),
+        **log_fingerprint(clicks),
         "the held-out clicks": _clicks_digest(held_out),
-        "the user ids": _ids_digest(clicks.user_ids),
-        "the item ids": _ids_digest(clicks.item_ids),
     }
     given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
     for name, part in sorted(given.items()):
@@ -174,6 +177,15 @@ def fingerprint(
             arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
         found[name] = _digest(arrays)
     return found
+
+
+def log_fingerprint(clicks: Clicks) -> dict[str, str]:
+    """What a log is, by its content: hashes of its clicks and of its raw ids."""
+    return {
+        "the log": _clicks_digest(clicks),
+        "the user ids": _ids_digest(clicks.user_ids),
+        "the item ids": _ids_digest(clicks.item_ids),
+    }
 
 
 def _clicks_digest(clicks: Clicks) -> str:

@@ -58,7 +58,9 @@ class Clicks:
     ) -> "Clicks":
         """Clicks from pairs of indices in any order; repeated pairs are merged and counted."""
         n_items = max(len(item_ids), 1)
-        keys = pair_keys(np.asarray(users), np.asarray(items), n_items)
+        users, items = np.asarray(users), np.asarray(items)
+        _check_inside(users, items, user_ids, item_ids, what="clicks")
+        keys = pair_keys(users, items, n_items)
         if counts is None:
             keys, merged = np.unique(keys, return_counts=True)
         else:
@@ -88,7 +90,7 @@ class Clicks:
             users=users,
             items=items,
             counts=counts,
-            user_start=user_start,
+            _stored_start=user_start,
             user_ids=user_ids,
             item_ids=item_ids,
             _in_memory=False,
@@ -131,7 +133,12 @@ class Clicks:
     @cached_property
     def user_start(self) -> NDArray[np.int64]:
         """Where each user's clicks begin; one entry more than there are users."""
-        return np.searchsorted(self.users, np.arange(self.n_users + 1))
+        if self._in_memory:
+            return np.searchsorted(self.users, np.arange(self.n_users + 1))
+        start: NDArray[np.int64] = self.__dict__["_stored_start"]
+        if start[0] != 0 or start[-1] != len(self) or (start[1:] < start[:-1]).any():
+            raise InputError("clicks must begin for each user where those of the one before end")
+        return start
 
     @cached_property
     def item_counts(self) -> NDArray[np.int64]:
@@ -208,7 +215,9 @@ class Judgements:
     ) -> "Judgements":
         """Judgements from pairs in any order; a pair judged twice is relevant if it ever was."""
         n_items = max(len(item_ids), 1)
-        keys = pair_keys(np.asarray(users), np.asarray(items), n_items)
+        users, items = np.asarray(users), np.asarray(items)
+        _check_inside(users, items, user_ids, item_ids, what="judgements")
+        keys = pair_keys(users, items, n_items)
         keys, place = np.unique(keys, return_inverse=True)
         ever = np.zeros(len(keys), dtype=bool)
         np.logical_or.at(ever, place, np.asarray(relevant, dtype=bool))
@@ -289,11 +298,17 @@ def _check_pairs(
 ) -> None:
     if users.shape != items.shape or users.ndim != 1:
         raise InputError(f"{what} need as many users as items")
+    _check_inside(users, items, user_ids, item_ids, what=what)
+    if (np.diff(pair_keys(users, items, len(item_ids))) <= 0).any():
+        raise InputError(f"{what} must be ordered by user and item without repeats: use from_pairs")
+
+
+def _check_inside(
+    users: NDArray[Any], items: NDArray[Any], user_ids: Ids, item_ids: Ids, *, what: str
+) -> None:
     if len(users) == 0:
         return
     if users.min() < 0 or users.max() >= len(user_ids):
         raise InputError(f"{what} have a user index outside 0 … {len(user_ids) - 1}")
     if items.min() < 0 or items.max() >= len(item_ids):
         raise InputError(f"{what} have an item index outside 0 … {len(item_ids) - 1}")
-    if (np.diff(pair_keys(users, items, len(item_ids))) <= 0).any():
-        raise InputError(f"{what} must be ordered by user and item without repeats: use from_pairs")

@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from unexposed.panics import without_panics
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
+MOST_COLUMNS = 10_000
+UNMATCHED = "the quotes do not match; quote the field and double the quotes in it"
 
 
 class Text:
@@ -49,6 +52,11 @@ class Text:
                     f"{self.name}: its first line is no header; name the columns there, end lines "
                     "with a newline and double the quotes inside quoted fields"
                 ) from None
+        if len(header) > MOST_COLUMNS:  # each takes polars kilobytes, whether it is read or not
+            raise InputError(
+                f"{self.name} has {len(header):,} columns, {MOST_COLUMNS:,} at most; "
+                "write those of users, items and ratings alone"
+            )
         better = max(DELIMITERS, key=header[0].count)
         if len(header) == 1 and better in header[0]:
             raise InputError(
@@ -93,13 +101,26 @@ class Text:
         return rows[self._kept]
 
     def _check_quotes(self) -> None:
-        """Refuse text after a closing quote, which polars reads in its own way."""
-        with text_lines(self._path) as lines, _long_fields():
+        """Refuse stray quotes, by which polars would join fields and rows that are not one."""
+        whole = _record(self._delimiter)
+        taken: list[str] = []  # the lines of the record
+
+        def lines(stream: TextIO) -> Iterator[str]:
+            for line in stream:
+                taken.append(line)
+                yield line
+
+        with text_lines(self._path) as stream, _long_fields():
+            rows = csv.reader(lines(stream), delimiter=self._delimiter, strict=True)
             try:
-                for _ in csv.reader(lines, delimiter=self._delimiter, strict=True):
-                    pass
-            except csv.Error as error:
-                raise self._misfit() or InputError(f"{self.name}: {plain(error)}") from None
+                for _ in rows:
+                    text = "".join(taken)
+                    if '"' in text and not whole.fullmatch(text):
+                        raise csv.Error
+                    taken.clear()
+            except csv.Error:
+                line = rows.line_num - len(taken) + 1
+                raise InputError(f"{self.name}, line {line}: {UNMATCHED}") from None
 
     def _misfit(self) -> InputError | None:
         """What is wrong with the first row that does not fit the header."""
@@ -111,7 +132,7 @@ class Text:
             except (csv.Error, ValueError):
                 whole = False
             if not whole:
-                fault = "the quotes do not match; quote the field and double the quotes in it"
+                fault = UNMATCHED
                 if '"' not in text and "\r" in text.removesuffix("\r\n"):
                     fault = "a carriage return stands alone; end lines in a newline, or quote it"
                 return InputError(f"{self.name}, line {line}: {fault}")
@@ -206,6 +227,13 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
                 record = []
         if record:
             yield line - len(record) + 1, "".join(record)
+
+
+def _record(delimiter: str) -> re.Pattern[str]:
+    """A record that can be read in one way only: a quote opens a field, or is one of two in it."""
+    plain = f'[^{re.escape(delimiter)}"\r\n]*'
+    field = f'(?:"(?:[^"]|"")*"|(?!"){plain}(?:"{plain}"{plain})*)'
+    return re.compile(f"{field}(?:{re.escape(delimiter)}{field})*(?:\r?\n)?")
 
 
 def _integers_if_canonical(column: pl.Series) -> pl.Series:

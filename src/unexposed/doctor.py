@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unexposed import __version__
 from unexposed.errors import InputError
+from unexposed.extras import install
 
 if TYPE_CHECKING:
     from unexposed.engine import Engine
@@ -77,7 +78,7 @@ def _guarded(name: str, look: Callable[[], Findings]) -> Findings:
         yield Check(name, "broken", str(error))
     except Exception as error:  # whatever it is, it is what this command is asked for
         reason = str(error).partition("\n")[0][:200]
-        cure = "pip install --force-reinstall unexposed, or report this"
+        cure = f"{install()}, or report this"
         yield Check(name, "broken", f"{type(error).__name__}: {reason}", cure)
 
 
@@ -106,7 +107,7 @@ def _extras() -> Findings:
             continue
         missing = [name for name in names if importlib.util.find_spec(name) is None]
         if missing:
-            cure = f"pip install 'unexposed[{extra}]'"
+            cure = install(extra)
             yield Check(f"extra {extra}", "note", f"{' and '.join(missing)} not here", cure)
         else:
             versions = (f"{name} {importlib.metadata.version(name)}" for name in names)

@@ -16,6 +16,7 @@ from unexposed.extras import optional
 from unexposed.folders import write_folder
 from unexposed.recommender import Model, column
 from unexposed.storage import ids_as_json
+from unexposed.writing import as_of_the_system, write_parquet
 
 ABOUT = "export.json"
 FORMAT = "unexposed export"
@@ -107,7 +108,7 @@ def _write_parquet(model: Model, folder: Path, k: int) -> dict[str, Any]:
                 "use --format npy, which keeps ids in JSON"
             )
         frame = pl.DataFrame({name: raw, "vector": table})
-        frame.write_parquet(folder / f"{name}s.parquet")
+        write_parquet(frame, folder / f"{name}s.parquet")
     return {"dim": found.users.shape[1]}
 
 
@@ -130,7 +131,8 @@ def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
     found = vectors(model)
     mean = found.items.mean(axis=0)
     index = build_index(usearch, found.items - mean)
-    index.save(folder / "items.usearch")
+    with as_of_the_system():
+        index.save(folder / "items.usearch")
     np.save(folder / "user_vectors.npy", found.users)
     np.save(folder / "item_mean.npy", mean)
     _write_ids(model, folder)

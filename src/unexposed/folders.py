@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,23 +23,59 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """Have `write` fill a new folder, and put it in the place of what is there.
 
     Whoever looks sees the old folder or the new one, also after a crash; of two processes that
-    write at the same time the later wins.
+    write at the same time the later wins. A folder that holds a file the new one does not have is
+    not ours to replace: OSError.
     """
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder.parent)
-    written, lock = folder.with_name(PREFIX + secrets.token_hex(8)), None
-    try:  # from before the folder is there: Ctrl-C may come with its making
-        lock = _make(written)
+    with workspace(folder.parent) as written:
         write(written)
-        written.chmod(0o755)
-        os.fsync(lock)
-        _put(written, folder)
+        written.chmod(_mode(folder))
+        _flush(written)
+        _refuse_strangers(folder, {path.name for path in written.iterdir()})
+        _put(written, folder)  # what is left in the workspace is now the old one
         _sync(folder.parent)
+
+
+@contextlib.contextmanager
+def workspace(parent: Path) -> Iterator[Path]:
+    """A folder for this user alone, in which to write what is then moved to its place beside it.
+
+    It is gone at the end; that of a process that was killed goes with the next one's making.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent)
+    place, lock = parent / (PREFIX + secrets.token_hex(8)), None
+    try:  # from before the folder is there: Ctrl-C may come with its making
+        lock = _make(place)
+        yield place
     finally:
-        shutil.rmtree(written, ignore_errors=True)  # what is unfinished, or now the old one
+        shutil.rmtree(place, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+def _mode(folder: Path) -> int:
+    """Who may do what with a folder: as it was, or as any new one."""
+    if folder.exists():
+        return stat.S_IMODE(folder.stat().st_mode)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o777 & ~mask
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in one step: a kill leaves it whole, or what the next writer sweeps."""
+    gone = folder.with_name(PREFIX + secrets.token_hex(8))
+    with contextlib.suppress(OSError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    _sweep(folder.parent)
+
+
+def _refuse_strangers(folder: Path, ours: set[str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(set(os.listdir(folder)) - ours)[:1]:
+            raise OSError(errno.ENOTEMPTY, f"it holds {name!r}, which would be lost")
 
 
 def _put(written: Path, folder: Path) -> None:
@@ -131,8 +168,12 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
 def _sync(folder: Path) -> None:
     """Have the names in a folder on the disk, where it can be told so."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _flush(folder)
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -116,6 +116,8 @@ class Ids:
         match sorted(arrays):
             case ["json"]:
                 texts = json.loads(arrays["json"].tobytes())
+                if not isinstance(texts, list):
+                    raise ValueError("its ids are no list")
                 return Ids.of(_from_json(text) for text in texts)
             case ["integers"] | ["integers", "order"]:
                 ids = Ids(arrays["integers"])
@@ -199,7 +201,10 @@ class Ids:
         if len(self) == 0:
             return np.full(len(wanted), -1, dtype=np.int32)
         order = self.order
-        place = np.searchsorted(self.values, wanted, sorter=order).clip(max=len(self) - 1)
+        try:
+            place = np.searchsorted(self.values, wanted, sorter=order).clip(max=len(self) - 1)
+        except ValueError as error:  # the order of a damaged file leads outside
+            raise InputError(DAMAGED) from error
         found = place if order is None else order[place]
         return np.where(known & (self.values[found] == wanted), found, -1).astype(np.int32)
 
@@ -220,10 +225,12 @@ class Ids:
         return at(place) if there else -1
 
     def parse(self, texts: Sequence[str]) -> list[Hashable]:
-        """Raw ids from text, as they come from a file or a command line."""
-        if not self.are_integers:
-            return list(texts)
-        return [int(t) if re.fullmatch("0|-?[1-9][0-9]{0,17}", t) else t for t in texts]
+        """Raw ids from text, as they come from a file or a command line: by how ids print."""
+        if self.are_integers:
+            printed = re.compile("0|-?[1-9][0-9]{0,18}")  # as many digits as an int64 has
+            return [int(text) if printed.fullmatch(text) else text for text in texts]
+        known = {} if self.are_texts else {str(raw): raw for raw in self.values.tolist()}
+        return [known.get(text, text) for text in texts]
 
 
 def _encoded(text: str) -> bytes:
@@ -256,4 +263,6 @@ def to_json(raw: Hashable) -> Any:
 def _from_json(text: Any) -> Hashable:
     if isinstance(text, dict):
         return tuple(_from_json(part) for part in text["tuple"])
+    if isinstance(text, list):
+        raise ValueError("a list is no id")
     return text

@@ -4,7 +4,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from unexposed.streams import Messages
 
 _ONE_AT_A_TIME = threading.Lock()  # standard error belongs to the whole process
 
@@ -23,16 +25,17 @@ def without_panics() -> Iterator[None]:
             yield
             return
         try:
-            sys.stderr.flush()
+            Messages(sys.stderr).flush()
             os.dup2(kept, 2)
             try:
                 yield
             finally:
-                sys.stderr.flush()
+                Messages(sys.stderr).flush()
                 os.dup2(screen, 2)
             os.lseek(kept, 0, os.SEEK_SET)
-            while block := os.read(kept, 1 << 16):
-                os.write(2, block)
+            with suppress(OSError):
+                while block := os.read(kept, 1 << 16):
+                    os.write(2, block)
         finally:
             os.close(kept)
             os.close(screen)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
+from unexposed.streams import Messages
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -66,7 +68,7 @@ class Lines(Silent):
     """A plain line now and then: the first epoch, every few seconds, and each label's last."""
 
     def __init__(self, stream: TextIO | None = None, *, seconds: float = 5.0) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = Messages(stream or sys.stderr)
         self._seconds = seconds
         self._last: Tick | None = None
         self._next = 0.0
@@ -115,7 +117,7 @@ class Bar(Silent):
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=Console(file=Messages(sys.stderr)),  # type: ignore[arg-type]
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=1, note="", visible=False)
@@ -147,7 +149,7 @@ class Bar(Silent):
 
 def on_terminal(otherwise: Callable[[], Progress]) -> Progress:
     """A bar where standard error is a terminal, else what is given."""
-    return Bar() if sys.stderr.isatty() else otherwise()
+    return Bar() if Messages(sys.stderr).isatty() else otherwise()
 
 
 def _note(tick: Tick) -> str:

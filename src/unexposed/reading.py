@@ -186,9 +186,7 @@ def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
     texts = [line for line in lines if line.strip()]
     if not texts:
         raise InputError(f"{plain(path)} holds no ids: write one on each line")
-    known = {} if like_ids.are_sortable else {str(raw): raw for raw in like_ids.values.tolist()}
-    integer = re.compile("0|-?[1-9][0-9]{0,18}" if like_ids.are_integers else "(?!)")
-    return [known.get(t, int(t) if integer.fullmatch(t) else t) for t in texts]
+    return like_ids.parse(texts)
 
 
 # Sparse matrices

@@ -1,7 +1,7 @@
 """The contract: a method holds settings and fits; the model it gives scores and recommends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
@@ -80,6 +80,8 @@ class Recommender(ABC):
             )
         if len(clicks) == 0:
             raise InputError(f"{self.name} cannot learn from a log without clicks")
+        if not 0 <= seed < 2**63:
+            raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
         clicks = clicks.checked()
         side = side or Side()
         for part in side.given() - self.takes:
@@ -151,6 +153,7 @@ class Model:
     clicks: Clicks  # all it has seen, held-out ones included
     facts: dict[str, Any]
     checkpoint: Path | None = None  # of its training; not needed once the model is saved
+    verify: Callable[[], None] = lambda: None  # compares what lies in a file with its checksums
 
     @property
     def user_ids(self) -> Ids:

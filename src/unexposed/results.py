@@ -64,7 +64,7 @@ def read_lines(path: Path) -> list[Line]:
             line["seed"] = int(line["seed"])
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path}, line {number} is damaged; remove that line, or run again with --fresh"
+                f"{path}, line {number} is damaged; remove that line, and its run is done again"
             ) from None
         lines.append(line)
     return lines

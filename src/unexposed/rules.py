@@ -100,7 +100,10 @@ class Candidates:
 def hide(block: Array, clicks: Clicks, users: Indices) -> None:
     """Set the score of every clicked pair of the block to −∞, in place; strangers have none."""
     end = clicks.user_start[np.minimum(users + 1, clicks.n_users)]
-    block[entries(clicks.user_start[users], end, clicks.items)] = -np.inf
+    rows, items = entries(clicks.user_start[users], end, clicks.items)
+    if len(items) and not 0 <= items.min() <= items.max() < block.shape[1]:
+        raise InputError("the clicks of this model are damaged; train it again")
+    block[rows, items] = -np.inf
 
 
 def entries(start: Array, end: Array, items: Indices) -> tuple[Array, Indices]:

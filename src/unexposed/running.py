@@ -2,8 +2,6 @@
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -21,6 +19,7 @@ from unexposed.experiment import Experiment, Task, body_of
 from unexposed.experiment_data import Data, open_data
 from unexposed.progress import Progress
 from unexposed.results import Line
+from unexposed.workers import follow_parent
 
 Pair = tuple[str, int]  # arm, seed
 
@@ -38,15 +37,22 @@ def run(
 ) -> list[Line]:
     """Run what is not finished yet, append each result to the file, and give those asked for.
 
-    A run that fails is told of and the others go on; at the end it is an error.
+    A run that fails is told of and the others go on; at the end it is an error. A fresh run has a
+    file of its own until all of it is finished, so that the results before it stay whole.
     """
     arms = list(experiment.arms) if only is None else _known(only, experiment)
-    stored = _stored(path, fresh=fresh)
-    if results.is_torn(path):
-        say(f"{path} ended within a line, as after a kill: that run is done again")
-        results.write_lines(path, stored)
+    results.read_lines(path)  # damaged, it is refused before the work begins
+    begun = path.with_name(f"{path.name}.fresh")
+    place = begun if fresh else path
+    stored = results.read_lines(place)
+    if results.is_torn(place):
+        say(f"{place} ended within a line, as after a kill: that run is done again")
+        results.write_lines(place, stored)
+    if begun.exists():
+        then = "goes on" if fresh else "would go on with --fresh"
+        say(f"{begun} holds a fresh run that was cut short: it {then}; remove it to begin anew")
     wanted = [(arm, seed) for arm in arms for seed in range(experiment.seeds)]
-    finished = {} if fresh else {pair_of(li): li for li in stored if is_current(experiment, li)}
+    finished = {pair_of(li): li for li in stored if is_current(experiment, li)}
     todo = [pair for pair in wanted if pair not in finished]
     if experiment.kind == "timing":
         todo.sort(key=lambda pair: pair[1])  # repeats in turn: whatever else runs disturbs all arms
@@ -56,7 +62,7 @@ def run(
     if todo:
         # a kind, a place or data that is not here fails before anything is run
         body_of(experiment.kind)
-        results.check_place(path)
+        results.check_place(place)
         if "semi_synthetic" in experiment.data:
             say(f"{experiment.name}: making a world from {experiment.data['semi_synthetic']}")
         data = open_data(experiment.data, experiment.protocol, data_dir)
@@ -68,13 +74,17 @@ def run(
                         failures.append(f"{pair[0]}, seed {pair[1]}: {outcome}")
                         say(f"error: {failures[-1]}")
                     else:
-                        results.append_line(path, outcome)
+                        results.append_line(place, outcome)
                         finished[pair] = outcome
         except KeyboardInterrupt:
             n_left = sum(pair not in finished for pair in wanted)
             say(f"{experiment.name}: {n_left} of {len(wanted)} runs are left for the next time")
             raise
-    _tidy(experiment, path, arms)
+    fresh_lines = [finished[pair] for pair in wanted] if fresh and not failures else []
+    _tidy(experiment, path, arms, fresh_lines)
+    if fresh_lines:
+        others = [line for line in results.read_lines(place) if pair_of(line) not in wanted]
+        results.write_lines(place, others) if others else place.unlink()
     if failures:
         raise InputError(f"{len(failures)} of {len(todo)} runs failed; {failures[0]}")
     return [finished[pair] for pair in wanted]
@@ -111,23 +121,13 @@ def _known(only: list[str], experiment: Experiment) -> list[str]:
     return [arm for arm in experiment.arms if arm in only]
 
 
-def _stored(path: Path, *, fresh: bool) -> list[Line]:
-    try:
-        return results.read_lines(path)
-    except InputError:
-        if not fresh:
-            raise
-        results.write_lines(path, [])
-        return []
-
-
-def _tidy(experiment: Experiment, path: Path, arms: list[str]) -> None:
+def _tidy(experiment: Experiment, path: Path, arms: list[str], newer: list[Line]) -> None:
     """Leave one line for each pair, the latest, in the order of the experiment.
 
     What these arms no longer are, and arms that the experiment no longer has, go.
     """
     stored = results.read_lines(path)
-    latest = {pair_of(line): line for line in stored}
+    latest = {pair_of(line): line for line in [*stored, *newer]}
     whole = len(arms) == len(experiment.arms)
 
     def stays(line: Line) -> bool:
@@ -235,18 +235,10 @@ def _side_by_side(
 
 
 def _start(experiment: Experiment, data: Data) -> None:
-    """In a worker: keep what all its tasks share, and leave Ctrl-C and the end to the parent."""
+    """In a worker: keep what all its tasks share."""
     global _shared
     _shared = experiment, data
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def end_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    follow_parent()
 
 
 def _work(pair: Pair) -> Outcome:

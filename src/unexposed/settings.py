@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from unexposed.errors import InputError, did_you_mean
 
 T = TypeVar("T")
+LARGEST = 2**31 - 1  # of whole numbers: compiled code counts in as many bits
 
 
 def setting(
@@ -60,6 +61,8 @@ def check_values(method: str, settings: object) -> None:
             raise InputError(f"{method}'s setting {name} must be {_spoken(hint)}, got {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
+        if hint is int and value > LARGEST:
+            raise InputError(f"{method}'s setting {name} must be at most {LARGEST}, got {value}")
         if not _within(value, f.metadata):
             raise InputError(
                 f"{method}'s setting {name} must be {_bounds(f.metadata)}, got {value!r}"

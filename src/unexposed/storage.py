@@ -1,5 +1,6 @@
 """A model as a folder: model.json says what it is, arrays.safetensors holds what it learned."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from unexposed import archive, settings
 from unexposed.checkpoint import differences, fingerprint
+from unexposed.claims import check_facts
 from unexposed.data import Clicks, Ids
 from unexposed.errors import InputError
 from unexposed.ids import to_json
@@ -18,8 +20,13 @@ CLICKS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start"
 
 
 def save(model: Model, folder: Path) -> None:
-    """Write the model beside its place, then swap it in: whole or not at all."""
+    """Write the model beside its place, then swap it in: whole or not at all.
+
+    What lies in the file of another model is compared with its checksums first: a damaged array
+    must not get a new one.
+    """
     check_place(folder)
+    model.verify()
     clicks = model.clicks
     arrays = {f"parameters.{name}": array for name, array in model.parameters.items()}
     arrays |= {f"clicks.{name}": getattr(clicks, name) for name in CLICKS}
@@ -64,16 +71,24 @@ def load(folder: str | Path, *, verify: bool = False) -> Model:
     from unexposed.methods import make
 
     folder = Path(folder)
-    about, arrays = archive.read(MODEL, folder, verify=verify)
+    found = archive.read(MODEL, folder)
+    about = found.about
     with archive.refusing(MODEL, folder / archive.ARRAYS):
-        clicks, parameters = _clicks(arrays), _part(arrays, "parameters.")
+        clicks, parameters = _clicks(found.arrays), _part(found.arrays, "parameters.")
     with archive.refusing(MODEL, folder / MODEL.about):
         method = make(about["method"], **about["settings"])
-        model = Model(method, parameters, clicks, dict(about["facts"]))
+        model = Model(method, parameters, clicks, check_facts(about["facts"]))
     with archive.refusing(MODEL, folder / archive.ARRAYS):
         _check_shapes(model)
-        if verify:
+
+    def look_through() -> None:
+        found.verify()
+        with archive.refusing(MODEL, folder / archive.ARRAYS):
             _check_values(model)
+
+    if not verify:
+        return replace(model, verify=look_through)
+    look_through()
     return model
 
 
@@ -83,7 +98,7 @@ def unlike(folder: Path, method: Recommender, clicks: Clicks, *, seed: int) -> l
     Nothing means that it is this training, and that it came to its end.
     """
     try:
-        model, (about, _) = load(folder), archive.read(MODEL, folder)
+        model, about = load(folder), archive.read(MODEL, folder).about
     except InputError as error:
         return [str(error)]
     facts = model.facts
@@ -108,7 +123,8 @@ def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
 def describe(folder: Path) -> dict[str, Any]:
     """What a model folder holds, having verified all of it."""
     model = load(folder, verify=True)
-    about, arrays = archive.read(MODEL, folder)
+    found = archive.read(MODEL, folder)
+    about, arrays = found.about, found.arrays
     return {
         "folder": str(folder),
         "format": about["version"],
@@ -131,7 +147,7 @@ def _clicks(arrays: Arrays) -> Clicks:
         raise ValueError("its clicks are not those of a model")
     ids = {f"{role}_ids": Ids.unpacked(_part(arrays, f"ids.{role}s.")) for role in ("user", "item")}
     clicks = Clicks.stored(**columns, **ids)  # type: ignore[arg-type]
-    n, start = len(clicks.items), clicks.user_start
+    n, start = len(clicks.items), columns["user_start"]
     lengths = dict.fromkeys(CLICKS, (n,)) | {"user_start": (clicks.n_users + 1,)}
     if {name: column.shape for name, column in columns.items()} != lengths:
         raise ValueError("its clicks are not as many as they should be")
@@ -147,12 +163,17 @@ def _check_shapes(model: Model) -> None:
         for ending, n in rows.items():
             if name.endswith(ending) and len(array) != n:
                 raise ValueError(f"{name} has {len(array)} rows for {n}")
+        dim = getattr(model.method, "dim", None)
+        if name.endswith("_factors") and dim not in (None, array.shape[-1]):
+            raise ValueError(f"{name} has {array.shape[-1]} columns for {dim}")
     nobody = np.zeros(0, dtype=np.int32)
-    for block in (
-        model.method.scores(model.parameters, nobody),
-        model.method.exposure(model.parameters, nobody),
-    ):
-        if block is not None and block.shape != (0, model.clicks.n_items):
+    method, parameters = model.method, model.parameters
+    blocks = [method.scores(parameters, nobody)]
+    exposure = method.exposure(parameters, nobody)
+    if exposure is not None:
+        blocks += [exposure, method.pair_exposure(parameters, nobody, nobody)[:, None]]
+    for block, width in zip(blocks, (model.clicks.n_items, model.clicks.n_items, 1), strict=False):
+        if block.shape != (0, width):
             raise ValueError("its parameters do not score all items")
 
 

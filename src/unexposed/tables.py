@@ -9,6 +9,7 @@ from rich.table import Table
 
 from unexposed import statistics
 from unexposed.comparison import Comparison
+from unexposed.errors import plain
 from unexposed.results import Line
 
 PLAIN_WIDTH = 140  # where the output is no terminal
@@ -91,7 +92,8 @@ def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
     table.add_column()
     table.add_column(overflow="fold")
     for key, value in rows.items():
-        table.add_row(key, _spoken(value).replace("[", r"\["))
+        # of a file, perhaps: no escapes of terminals, no markup
+        table.add_row(plain(key), plain(_spoken(value), 100_000).replace("[", r"\["))
     return table
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from unexposed import archive
 from unexposed.checkpoint import CHECKPOINT, Checkpoint, Course
+from unexposed.claims import check_alike
 from unexposed.errors import InputError
 from unexposed.progress import Progress, Tick
 from unexposed.recommender import Parameters
@@ -77,7 +78,7 @@ def run(
     started = time.monotonic()
     course = Course()
     if memory is not None and checkpoint is not None:
-        course = _resumed(loop, memory, checkpoint, progress)
+        course = _resumed(loop, memory, parameters, checkpoint, progress)
     ended = COMPLETE
     try:
         for number in range(len(course.losses) + 1, loop.epochs + 1):
@@ -147,13 +148,21 @@ def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> floa
     return value
 
 
-def _resumed(loop: Loop, memory: Memory, checkpoint: Checkpoint, progress: Progress) -> Course:
+def _resumed(
+    loop: Loop,
+    memory: Memory,
+    parameters: Callable[[], Parameters],
+    checkpoint: Checkpoint,
+    progress: Progress,
+) -> Course:
     """The course of a training up to its checkpoint, its memory put back; a new one without."""
     kept = checkpoint.read(memory.kind)
     if kept is None:
         return Course()
     course, state, random = kept
     with archive.refusing(CHECKPOINT, checkpoint.folder / archive.ARRAYS):
+        if course.best is not None:
+            check_alike(course.best, parameters())
         memory.restore(state)
         memory.rng.bit_generator.state = random
     course.resumed_at.append(len(course.losses))

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 from unexposed import progress as show
 from unexposed import settings as checks
+from unexposed.checkpoint import log_fingerprint
 from unexposed.data import Clicks
 from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.factors import TrainedMethod
+from unexposed.journal import Lock, cut_back
 from unexposed.recommender import Model, Recommender
+from unexposed.workers import follow_parent
 from unexposed.writing import write_whole
 
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
@@ -68,21 +72,26 @@ def tune(
     for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
         if number < 1:
             raise InputError(f"{what} must be at least 1, got {number}")
-    folder.mkdir(parents=True, exist_ok=True)
+    journal = folder.absolute() / f"{name}.journal"
     task = {
-        "journal": str(folder / f"{name}.journal"),
+        "journal": journal,
         "method": method,
         "searched": searched,
         "splits": splits,
         "held_out": held_out,
         "seed": seed,
     }
-    study = _study(task, worker=0)
-    _begin(study, task, clicks, start)
-    if workers == 1:
-        _work(task, clicks, trials, 0, say)
-    else:
-        _work_together(task, clicks, trials, workers)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if lost := cut_back(journal):
+            say(f"{journal} was torn, as by a full disk: its last {lost:,} bytes are left out")
+        _begin(_study(task, worker=0), task, clicks, start)
+        if workers == 1:
+            _work(task, clicks, trials, 0, say)
+        else:
+            _work_together(task, clicks, trials, workers)
+    except OSError as error:
+        raise InputError(_unwritable(journal, error)) from error
     document = _document(_study(task, worker=0), task, name)
     text = json.dumps(document, indent=1) + "\n"
     write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
@@ -105,13 +114,14 @@ def best_settings(path: Path, *, method: str | None = None) -> dict[str, Any]:
 
 def _study(task: dict[str, Any], *, worker: int) -> Any:
     optuna = _optuna()
-    backend = optuna.storages.journal.JournalFileBackend(task["journal"])
+    journal = task["journal"]
+    backend = optuna.storages.journal.JournalFileBackend(str(journal), Lock(journal))
     warm_up = task["method"].epochs // 2  # settings that learn slowly may end higher
     return optuna.create_study(
         study_name="study",
         storage=optuna.storages.JournalStorage(backend),
         sampler=optuna.samplers.TPESampler(
-            seed=1000 * task["seed"] + worker, n_startup_trials=STARTUP
+            seed=(1000 * task["seed"] + worker) % 2**32, n_startup_trials=STARTUP
         ),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warm_up),
         direction="maximize",
@@ -128,7 +138,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         "held": {k: v for k, v in checks.values(method).items() if k not in task["searched"]},
         "searched": {k: list(v) for k, v in task["searched"].items()},
         "splits": task["splits"],
-        "clicks": [len(clicks), clicks.n_users, clicks.n_items, int(clicks.keys.sum() % 2**53)],
+        "clicks": log_fingerprint(clicks),
     }
     about = json.loads(json.dumps(about))
     known = study.user_attrs.get("about")
@@ -169,7 +179,7 @@ def _work(
 def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
     spawn = multiprocessing.get_context("spawn")  # a fork would share the card's context
     team = [
-        spawn.Process(target=_work, args=(task, clicks, trials, worker, _print))
+        spawn.Process(target=_worker, args=(task, clicks, trials, worker))
         for worker in range(workers)
     ]
     try:
@@ -183,6 +193,22 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
         raise
     if any(process.exitcode for process in team):
         raise InputError("a worker of the study ended early: see its message above")
+
+
+def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> None:
+    follow_parent()
+    try:
+        _work(task, clicks, trials, worker, _print)
+    except OSError as error:
+        _print(_unwritable(task["journal"], error))
+        sys.exit(1)
+
+
+def _unwritable(journal: Path, error: OSError) -> str:
+    return (
+        f"cannot write {journal}: {error.strerror or error}; make room there and tune again, "
+        "and the study goes on, or give another --out"
+    )
 
 
 def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
@@ -280,8 +306,6 @@ def _spoken(trial: Any) -> str:
 
 
 def _print(line: str) -> None:
-    import sys
-
     print(line, file=sys.stderr, flush=True)
 
 

@@ -35,6 +35,7 @@ def update(
     """
     from unexposed.recommender import HELD_OUT_FRACTION, Side
 
+    model.verify()  # what is learned from damaged arrays would be saved as sound
     method = model.method
     if "start" not in method.takes:
         raise InputError(f"{method.name} cannot go on with a training: fit it again on all clicks")

@@ -1,16 +1,21 @@
 """Files written whole or not at all: tables, and the folder of a simulated world."""
 
-import contextlib
+import errno
+import hashlib
+import json
 import os
-import secrets
-from collections.abc import Callable, Iterable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from unexposed.data import Clicks, HasIds, Judgements
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
+from unexposed.folders import workspace
 from unexposed.recommender import column
 from unexposed.simulate import World
 
@@ -19,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_PAIRS = 50_000_000
 ENDINGS = (".csv", ".tsv", ".parquet")
+WORLD = ("clicks.csv", "judged.csv", "truth.parquet")
+ABOUT_WORLD = "world.json"
+WORLD_FORMAT = "unexposed world"
 
 
 def check_table(path: Path) -> None:
@@ -33,7 +41,7 @@ def write_table(table: "pl.DataFrame", path: Path) -> None:
     """Write a table as CSV, TSV or Parquet, by the ending of the name."""
     check_table(path)
     if path.suffix == ".parquet":
-        write_whole(path, printed(table).write_parquet)
+        write_whole(path, lambda to: write_parquet(printed(table), to))
     else:
         write_tables([table], path)
 
@@ -46,7 +54,7 @@ def write_tables(tables: Iterable["pl.DataFrame"], path: Path) -> int:
     def write(to: Path) -> None:
         nonlocal rows
         if path.suffix == ".parquet":
-            rows = _write_parquet(tables, to)
+            rows = _join_parquet(tables, to)
         else:
             with to.open("w", encoding="utf-8", newline="") as stream:
                 rows = write_csv(tables, stream, separator="\t" if path.suffix == ".tsv" else ",")
@@ -64,23 +72,38 @@ def write_csv(tables: Iterable["pl.DataFrame"], stream: TextIO, *, separator: st
     return rows
 
 
-def _write_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
+def write_parquet(table: "pl.DataFrame", to: Path) -> None:
+    with as_of_the_system():
+        table.write_parquet(to)
+
+
+def _join_parquet(tables: Iterable["pl.DataFrame"], to: Path) -> int:
     """A file for each table, then all of them into one: polars appends to no Parquet file."""
     import polars as pl
 
     rows = 0
     parts = to.with_name(f"{to.name}-parts")
-    try:
-        parts.mkdir(mode=0o700)
-        written = []
-        for number, table in enumerate(tables):
-            written.append(parts / f"{number}.parquet")
-            printed(table).write_parquet(written[-1])
-            rows += len(table)
+    parts.mkdir()
+    written = []
+    for number, table in enumerate(tables):
+        written.append(parts / f"{number}.parquet")
+        write_parquet(printed(table), written[-1])
+        rows += len(table)
+    with as_of_the_system():
         pl.scan_parquet(written).sink_parquet(to)
-    finally:
-        _remove(parts)
+    shutil.rmtree(parts)
     return rows
+
+
+@contextmanager
+def as_of_the_system() -> Iterator[None]:
+    """Raise OSError where polars or usearch has an error of its own for a full disk."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.ComputeError, RuntimeError) as error:
+        raise OSError(errno.EIO, plain(str(error).rpartition("error: ")[2], 100)) from error
 
 
 def printed(table: "pl.DataFrame") -> "pl.DataFrame":
@@ -92,45 +115,48 @@ def printed(table: "pl.DataFrame") -> "pl.DataFrame":
     return table.with_columns(texts)
 
 
+def spreadsheet_safe(table: "pl.DataFrame") -> "pl.DataFrame":
+    """The table with ' before every text that a spreadsheet would take for a formula."""
+    import polars as pl
+
+    formula = r"^([=+\-@\t\r])"
+    return printed(table).with_columns(pl.col(pl.String).str.replace(formula, "'$1"))
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the place, then move there: a reader sees the old file or the new one."""
+    """Write beside the place, then move there: a reader sees the old file or the new one.
+
+    A link stays one, and the file it leads to keeps its mode; a pipe or a device is written to.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-        try:  # from before the file is there: Ctrl-C may come with its making
-            temporary.touch(mode=0o600, exist_ok=False)
+        path = Path(os.path.realpath(path))
+        is_stream = path.exists() and not path.is_file()
+        with workspace(Path(tempfile.gettempdir()) if is_stream else path.parent) as place:
+            temporary = place / path.name
             write(temporary)
-            temporary.chmod(0o644)
+            if is_stream:
+                with temporary.open("rb") as written, path.open("wb") as stream:
+                    return shutil.copyfileobj(written, stream)
+            if path.exists():
+                shutil.copymode(path, temporary)
             os.replace(temporary, path)
-        finally:
-            _remove(temporary)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or a folder of files, if it is there; Ctrl-C meanwhile does not spare it."""
-    try:
-        _remove_once(path)
-    except KeyboardInterrupt:
-        _remove_once(path)
-        raise
-
-
-def _remove_once(path: Path) -> None:
-    if not path.is_dir():
-        return path.unlink(missing_ok=True)
-    for part in path.iterdir():
-        part.unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        path.rmdir()
-    return None
-
-
 def check_world(world: HasIds, folder: Path) -> None:
-    """Refuse a place that is no folder, and a world whose truth would be too long a table."""
+    """Refuse a place that is no folder, files that are no world's, and a truth of too many rows."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder")
+    known = _checksums(folder)
+    there = [path for path in map(folder.joinpath, WORLD) if path.exists()]
+    foreign = [path for path in there if known.get(path.name) != _checksum(path)]
+    if not known and (folder / ABOUT_WORLD).exists():
+        foreign.insert(0, folder / ABOUT_WORLD)
+    for path in foreign[:1]:
+        raise InputError(
+            f"{path} is not what `simulate` left there; remove it, or choose another folder"
+        )
     pairs = len(world.user_ids) * len(world.item_ids)
     if pairs > MOST_PAIRS:
         raise InputError(
@@ -140,12 +166,15 @@ def check_world(world: HasIds, folder: Path) -> None:
 
 
 def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
-    """clicks.csv, judged.csv and truth.parquet of a world; what was written, a line each."""
+    """clicks.csv, judged.csv, truth.parquet, and their checksums; what was written, in lines."""
     check_world(world, folder)
     split = world.split(seed=seed, held_out=0.0)
     write_table(click_table(split.train), folder / "clicks.csv")
     write_table(judged_table(split.judged), folder / "judged.csv")
     write_table(truth_table(world), folder / "truth.parquet")
+    files = {name: _checksum(folder / name) for name in WORLD}
+    text = json.dumps({"format": WORLD_FORMAT, "files": files}, indent=1) + "\n"
+    write_whole(folder / ABOUT_WORLD, lambda to: to.write_text(text, encoding="utf-8"))
     return [
         f"{folder / 'clicks.csv'}: {len(split.train):,} clicks of {world.n_users:,} users "
         f"on {world.n_items:,} items",
@@ -153,6 +182,23 @@ def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
         f"{int(split.judged.relevant.sum()):,} of them relevant",
         f"{folder / 'truth.parquet'}: exposure and relevance of every pair",
     ]
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """What the files of the world in this folder were when they were written."""
+    try:
+        about = json.loads((folder / ABOUT_WORLD).read_text(encoding="utf-8"))
+        return dict(about["files"]) if about["format"] == WORLD_FORMAT else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def click_table(clicks: Clicks) -> "pl.DataFrame":

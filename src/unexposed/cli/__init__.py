@@ -1,13 +1,12 @@
 """The command `unexposed`: one short function a command, in a file for each group of them."""
 
 import io
-import os
 import sys
 from typing import Annotated
 
 import typer
 
-from unexposed import __version__, memory
+from unexposed import __version__, memory, streams
 from unexposed.cli.data import datasets, demo, simulate
 from unexposed.cli.judging import compare, evaluate
 from unexposed.cli.pages import doctor, report
@@ -15,7 +14,7 @@ from unexposed.cli.serving import export, recommend, similar
 from unexposed.cli.studies import run, tune
 from unexposed.cli.talking import say
 from unexposed.cli.training import fit, update
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,22 +35,23 @@ def main() -> None:
     memory.save_addresses()
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids are written as they are in any locale
         sys.stdout.reconfigure(encoding="utf-8")
-    try:
-        app()
-    except InputError as error:
-        say(f"error: {error}")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except Exception as error:
-        if not memory.is_out(error):
-            raise
-        say(f"error: {memory.used_up(error)}")
-        sys.exit(2)
+    with streams.steady():
+        try:
+            try:
+                app()
+            finally:
+                sys.stdout.flush()
+        except InputError as error:
+            say(f"error: {plain(error)}")
+            sys.exit(2)
+        except KeyboardInterrupt:
+            say("interrupted")
+            sys.exit(130)
+        except Exception as error:
+            if not memory.is_out(error):
+                raise
+            say(f"error: {memory.used_up(error)}")
+            sys.exit(2)
 
 
 def _version(wanted: bool) -> None:

@@ -23,6 +23,10 @@ EngineName = Annotated[
     str | None, typer.Option("--engine", help="Force reference, cpu or cuda. (default: auto)")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+SpreadsheetSafe = Annotated[
+    bool,
+    typer.Option("--spreadsheet-safe", help="CSV: ' before text that a spreadsheet would compute."),
+]
 ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]

@@ -11,6 +11,7 @@ from unexposed.cli.options import (
     AsJson,
     Columns,
     ModelFolder,
+    SpreadsheetSafe,
     TitleColumn,
     Titles,
     with_columns,
@@ -61,6 +62,7 @@ def recommend(
     titles: Titles = None,
     title: TitleColumn = None,
     columns: Columns = NO_COLUMNS,
+    safe: SpreadsheetSafe = False,
 ) -> None:
     """Recommend items for users, by raw id."""
     from unexposed import serving, writing
@@ -71,6 +73,8 @@ def recommend(
 
     if out is not None:
         writing.check_table(out)
+        if safe and out.suffix == ".parquet":
+            raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     model = load(folder)
@@ -102,6 +106,8 @@ def recommend(
         tables = serving.recommend(served, wanted, k, rules, whole=model, progress=bar)
         if names is not None:
             tables = (_with_titles(table, names) for table in tables)
+        if safe:
+            tables = map(writing.spreadsheet_safe, tables)
         if out is None:
             writing.write_csv(tables, sys.stdout)
             return
@@ -117,10 +123,12 @@ def similar(
     k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
     titles: Titles = None,
     title: TitleColumn = None,
+    safe: SpreadsheetSafe = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the items or users whose vectors are most like those of one."""
     from unexposed.storage import load
+    from unexposed.writing import printed, spreadsheet_safe
 
     if (item is None) == (user is None):
         raise InputError("give --item ID or --user ID")
@@ -137,7 +145,7 @@ def similar(
         table = _with_titles(table, names)
     if as_json:
         return print_json(table.to_dicts())
-    sys.stdout.write(table.write_csv())
+    sys.stdout.write((spreadsheet_safe(table) if safe else printed(table)).write_csv())
     return None
 
 

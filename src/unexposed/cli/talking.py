@@ -1,6 +1,7 @@
 """How commands speak: lines and progress on standard error, results on standard output."""
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -16,4 +17,13 @@ def progress() -> Any:
 
 
 def print_json(document: object) -> None:
-    print(json.dumps(document, indent=1, allow_nan=False))
+    print(json.dumps(_finite(document), indent=1, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The document with null for what is no finite number, which JSON does not know."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

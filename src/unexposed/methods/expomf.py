@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, logit, xlog1py, xlogy
 
-from unexposed import training
+from unexposed import algebra, training
 from unexposed.data import Clicks, Indices
 from unexposed.factors import TrainedMethod, continued
 from unexposed.progress import Progress
@@ -18,10 +18,10 @@ from unexposed.settings import setting
 
 Array = NDArray[Any]
 
-# Two blocks of rows, one of products of vector entries and one of their sums, and what the solver
-# makes of the latter: 140 to 160 MB at any dim from 50 to 1,000, whatever the users and items.
-BLOCK_ROWS = 2048
-BLOCK_PRODUCTS = 4_000_000
+# In each thread two blocks of rows, one of products of vector entries and one of their sums, and
+# what the solver makes of the latter: about 40 MB at any dim, whatever the users and items.
+BLOCK_ROWS = 512
+BLOCK_PRODUCTS = 1_000_000
 LEAST_PRIOR = 1e-6  # μ in [1e-6, 1 − 1e-6]: its log-odds stay finite
 
 
@@ -160,7 +160,8 @@ def regress(
     prior = np.broadcast_to(prior_log_odds, clicks.shape)  # a view: nothing is held
     out = np.empty_like(own)
     size = max(1, min(BLOCK_ROWS, BLOCK_PRODUCTS // len(upper[0])))
-    for rows in _parts(clicks.shape[0], size):
+
+    def solve(rows: slice) -> None:
         mine = clicks[rows]
         sums = np.zeros((mine.shape[0], len(upper[0])))
         for columns in _parts(clicks.shape[1], size):
@@ -175,6 +176,8 @@ def regress(
         left[:, np.arange(dim), np.arange(dim)] += regularisation
         right = precision * (mine @ other).astype(np.float64)
         out[rows] = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+
+    algebra.each(solve, _parts(clicks.shape[0], size))
     return out
 
 
@@ -191,11 +194,11 @@ def expectation(
     A click: log μ_i + log N(1 | s, 1/λ_y). None: log(μ_i·N(0 | s, 1/λ_y) + 1 − μ_i), which is
     log(1 − μ_i) + log(1 + eᶻ) with z the posterior log-odds of exposure.
     """
-    exposed = np.zeros(clicks.shape[1])
-    log_likelihood = 0.0
     log_shown = np.log(expit(prior_log_odds.astype(np.float64)))  # log μ
     log_hidden = np.log(expit(-prior_log_odds.astype(np.float64)))  # log(1 − μ)
-    for rows in _parts(clicks.shape[0], BLOCK_ROWS):
+
+    def expect(rows: slice) -> tuple[Array, float]:
+        exposed, log_likelihood = np.zeros(clicks.shape[1]), 0.0
         mine = clicks[rows]
         for columns in _parts(clicks.shape[1], BLOCK_ROWS):
             score = user_factors[rows] @ item_factors[columns].T
@@ -208,7 +211,12 @@ def expectation(
             p = expit(log_odds)
             p[clicked] = 1
             exposed[columns] += p.sum(axis=0, dtype=np.float64)
-    return exposed, log_likelihood
+        return exposed, log_likelihood
+
+    exposed, log_likelihood = zip(
+        *algebra.each(expect, _parts(clicks.shape[0], BLOCK_ROWS)), strict=True
+    )
+    return np.sum(exposed, axis=0), sum(log_likelihood)
 
 
 def _log_odds(score: Array, prior_log_odds: Array, precision: float) -> Array:

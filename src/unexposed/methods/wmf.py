@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed import training
+from unexposed import algebra, training
 from unexposed.data import Clicks
 from unexposed.factors import TrainedMethod, continued
 from unexposed.progress import Progress
@@ -45,9 +45,10 @@ class WMF(TrainedMethod):
         factors = continued(factors, side.start)
 
         def epoch() -> float:
-            factors["user_factors"] = self._solve(matrix, factors["item_factors"])
-            factors["item_factors"] = self._solve(by_item, factors["user_factors"])
-            return self._objective(matrix, **factors)
+            with algebra.one_thread():
+                factors["user_factors"] = self._solve(matrix, factors["item_factors"])
+                factors["item_factors"] = self._solve(by_item, factors["user_factors"])
+                return self._objective(matrix, **factors)
 
         def steps() -> Iterator[float]:
             yield epoch()  # a sweep renews everything: it is one step
@@ -60,7 +61,8 @@ class WMF(TrainedMethod):
         self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
     ) -> Parameters:
         del n_clicks, epochs
-        return {"user_factors": self._solve(clicks.matrix(), parameters["item_factors"])}
+        with algebra.one_thread():
+            return {"user_factors": self._solve(clicks.matrix(), parameters["item_factors"])}
 
     def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
         """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""

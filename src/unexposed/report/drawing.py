@@ -4,10 +4,9 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
-from unexposed.errors import InputError
+from unexposed.extras import optional
 from unexposed.report.look import GRID, INK, Look
 
 WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size
@@ -64,12 +63,7 @@ class Figure:
 def need(*packages: str) -> None:
     """Say which command installs what is missing."""
     for package in packages:
-        try:
-            import_module(package)
-        except ImportError:
-            raise InputError(
-                f"a report needs {package}, which is not installed: pip install 'unexposed[report]'"
-            ) from None
+        optional(package, extra="report")
 
 
 def draw(

@@ -1,5 +1,6 @@
 """A saved model as plain data: its log, its training, what it holds of exposure, whom it serves."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def document(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Everything that the page of a model shows."""
+    model = replace(model, clicks=model.clicks.checked())
     sample = sampled.draw(model, seed=seed)
     return {
         "method": model.method.name,

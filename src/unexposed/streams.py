@@ -1,0 +1,91 @@
+"""Standard error and output that may fail: a lost message ends no work, a lost result does."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from unexposed.errors import InputError
+
+READER_GONE = 141  # as a shell says of a command that SIGPIPE ended
+
+
+class Messages:
+    """A text stream whose failures are passed over: what it cannot write is left out."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream  # None: standard error was closed when Python began
+
+    def write(self, text: str) -> int:
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Results(Messages):
+    """A text stream that must be written: a failure ends the command in one sentence."""
+
+    def write(self, text: str) -> int:
+        with self._ending():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            with self._ending():
+                self._stream.flush()
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        if self._stream is None:
+            raise InputError("cannot write to standard output: it is closed")
+        try:
+            yield
+        except BrokenPipeError:  # the reader has gone, as with `| head`
+            _silence(self._stream)
+            sys.exit(READER_GONE)
+        except OSError as error:
+            _silence(self._stream)
+            reason = error.strerror or error
+            raise InputError(f"cannot write to standard output: {reason}") from None
+
+
+@contextlib.contextmanager
+def steady() -> Iterator[None]:
+    """Have standard error and output as `Messages` and `Results` while a command runs."""
+    for descriptor in range(3):  # a file opened later must not take the place of a closed one
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    out, err = sys.stdout, sys.stderr
+    with (
+        contextlib.redirect_stderr(Messages(err)),
+        contextlib.redirect_stdout(Results(out)),
+    ):
+        try:
+            yield
+        finally:
+            try:
+                err.flush()
+            except (OSError, AttributeError):  # AttributeError: there is none
+                _silence(err)
+
+
+def _silence(stream: Any) -> None:
+    """Drop what the stream still holds: Python would try to write it once more at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
