@@ -375,7 +375,7 @@ def damaged(place: Path, how: str) -> None:
         case "facts that are none":
             forge(place, facts=3)
         case "an endless version":
-            about.write_text(about.read_text().replace('"version": 2', '"version": Infinity'))
+            about.write_text(about.read_text().replace('"version": 3', '"version": Infinity'))
         case "a training without end":
             forge(place, facts=TRAINED | {"best_epoch": 10**12, "epochs_run": 10**12})
         case "a best epoch that never was":

@@ -1,4 +1,4 @@
-"""Vectors of 32 bytes for kernels: as many numbers as one instruction works on.
+"""Vectors of 64 bytes for kernels: as many numbers as one instruction works on.
 
 `load` takes neighbouring numbers of an array as one value; values add, subtract, multiply and
 divide lane by lane; `store` writes them back. Loops over rows that are written with them are what
@@ -15,7 +15,7 @@ import numba.extending
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-BYTES = 32
+BYTES = 64
 cgutils: Any = numba.core.cgutils
 templates: Any = numba.core.typing.templates
 extending: Any = numba.extending

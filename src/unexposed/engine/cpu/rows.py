@@ -43,7 +43,7 @@ def fetch(table: Array, at: int, length: int) -> None:
     k: Any = at
     while k < at + length:
         prefetch(table, k)
-        k += np.int64(2 * width(table))  # a cache line
+        k += np.int64(width(table))  # a cache line
 
 
 @jit_inline
