@@ -430,8 +430,13 @@ def test_a_code_without_a_formula_computes_nothing() -> None:
 def test_a_fast_form_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up = Loss(losses.low_variance, losses.low_variance_gradient, kernel="made_up")
     monkeypatch.setitem(LOSSES, "made_up", made_up)
-    with pytest.raises(KeyError, match="made_up"):
+    with pytest.raises(InputError, match="no loss 'made_up'; use the reference engine"):
         new_engine(CpuEngine, random_problem(), Objective("made_up"))
+
+
+def test_a_loss_that_is_not_registered_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="no loss 'low_varianse'; did you mean 'low_variance'"):
+        Objective("low_varianse")
 
 
 def test_what_the_engine_does_not_know_is_left_to_the_reference(

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from unexposed.data import Clicks
-from unexposed.errors import InputError
+from unexposed.errors import InputError, did_you_mean
 from unexposed.losses import LOSSES
 from unexposed.sampling import Drawing, Samples
 from unexposed.validation import ValidationSet
@@ -28,6 +28,10 @@ class Objective:
     strategy: Strategy | None = None
     offset: float = 0.0  # added inside σ(e_uᵀω_i): where the learned exposure starts
     validation_batch: int = 0  # validation pairs of a step, about, in turn; 0: all of them
+
+    def __post_init__(self) -> None:
+        if self.loss not in (*LOSSES, "pairwise"):
+            raise InputError(f"no loss {self.loss!r}; {did_you_mean(self.loss, LOSSES)}")
 
     def validation_parts(self, validation: ValidationSet | None) -> int:
         """How many parts the validation pairs are cut into; step n learns from part n − 1, …"""

@@ -54,6 +54,7 @@ class CpuLearner:
         )
 
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
+        batch_size = max(1, min(batch_size, len(samples)))
         span = max(1, SPAN // batch_size) * batch_size
         parts = [self._run(part, batch_size) for part in samples.batches(span)]
         return float(np.concatenate(parts).mean())

@@ -78,9 +78,11 @@ class CpuEngine:
             dtype=self._dtype,
         )
         self._refresh_guide()
-        loss = objective.loss
+        loss = objective.loss if objective.loss == "pairwise" else LOSSES[objective.loss].kernel
+        if loss not in LOSS_CODES:
+            raise InputError(f"the cpu engine has no loss {loss!r}; use the reference engine")
         self._options = phases.Options(
-            LOSS_CODES[loss if loss == "pairwise" else LOSSES[loss].kernel or ""],
+            LOSS_CODES[loss],
             phases.STRATEGY_CODES[objective.strategy],
             float(objective.offset),
             float(optimiser.lookahead),

@@ -95,6 +95,7 @@ class CudaEngine:
 
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
         self._check(samples)
+        batch_size = max(1, min(batch_size, len(samples)))
         bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
         most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
         self._loss.zero_()
@@ -113,6 +114,7 @@ class CudaEngine:
     def train_epoch(self, sampler: DeviceSampler, *, batch_size: int) -> float:
         """As `epoch`, on the sampler's next epoch, drawn on the card."""
         n, each = len(sampler), sampler.pairs_a_click
+        batch_size = max(1, min(batch_size, n))
         chunk = _chunk(batch_size * each, batch_size)
         sampler.next_epoch()
         self._loss.zero_()
