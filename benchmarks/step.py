@@ -135,13 +135,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", choices=list(BATCH), default="coat")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--methods", default="mf,umf")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="a part of the name of the steps to try")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     data = datasets.load(args.dataset, data_dir=args.data_dir, download=False)
-    found: list[dict[str, Any]] = []
-    for method in ("mf", "umf"):
+    for method in args.methods.split(","):
         for name, step in STEPS.items():
             if args.only and args.only not in name:
                 continue
@@ -161,14 +161,13 @@ def main() -> None:
                     )
                 )
             values, epochs = zip(*rows, strict=True)
-            found.append(
-                {"dataset": args.dataset, "method": method, "step": name}
-                | {"held_out": values, "epochs": epochs}
-            )
+            row: dict[str, Any] = {"dataset": args.dataset, "method": method, "step": name}
+            row |= {"held_out": values, "epochs": epochs}
             print(f"{args.dataset} {method}, {name}: {np.mean(values):.4f} at {epochs}", flush=True)
-    if args.json:
-        before = json.loads(args.json.read_text()) if args.json.exists() else []
-        args.json.write_text(json.dumps([*before, *found], indent=1) + "\n", encoding="utf-8")
+            if args.json:
+                before = json.loads(args.json.read_text()) if args.json.exists() else []
+                text = json.dumps([*before, row], indent=1) + "\n"
+                args.json.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
