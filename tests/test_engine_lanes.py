@@ -52,18 +52,18 @@ def random_numbers(n: int, dtype: type) -> NDArray[Any]:
 
 @precision
 def test_vectors_work_lane_by_lane(dtype: type) -> None:
-    numbers = random_numbers(48, dtype)
-    left, right, found = numbers[:24], numbers[24:], np.zeros(48, dtype)
+    numbers = random_numbers(96, dtype)
+    left, right, found = numbers[:48], numbers[48:], np.zeros(96, dtype)
     sums = combine(left, right, found, dtype(3))
     tolerance = 8 * float(np.finfo(dtype).eps)
     assert sums == pytest.approx(float(left.astype(np.float64) @ right), rel=tolerance)
-    assert found[:24] == pytest.approx((left * right + 3 - left) / right, rel=tolerance)
-    assert (found[24:] == np.sqrt(right)).all()
+    assert found[:48] == pytest.approx((left * right + 3 - left) / right, rel=tolerance)
+    assert (found[48:] == np.sqrt(right)).all()
 
 
-def test_rows_are_filled_up_to_32_bytes() -> None:
-    assert [whole(dim, 4) for dim in (1, 8, 9, 50)] == [8, 8, 16, 56]
-    assert [whole(dim, 8) for dim in (1, 4, 5, 50)] == [4, 4, 8, 52]
+def test_rows_are_filled_up_to_64_bytes() -> None:
+    assert [whole(dim, 4) for dim in (1, 16, 17, 50)] == [16, 16, 32, 64]
+    assert [whole(dim, 8) for dim in (1, 8, 9, 50)] == [8, 8, 16, 56]
 
 
 @precision

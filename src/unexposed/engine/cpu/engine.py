@@ -22,8 +22,11 @@ from unexposed.engine.cpu.layout import (
     CHUNK,
     LINE,
     PLAN,
+    STRATEGY_CODES,
     WORK,
+    Options,
     Plan,
+    Step,
     Tables,
     Work,
     aligned_zeros,
@@ -81,9 +84,9 @@ class CpuEngine:
         loss = objective.loss if objective.loss == "pairwise" else LOSSES[objective.loss].kernel
         if loss not in LOSS_CODES:
             raise InputError(f"the cpu engine has no loss {loss!r}; use the reference engine")
-        self._options = phases.Options(
+        self._options = Options(
             LOSS_CODES[loss],
-            phases.STRATEGY_CODES[objective.strategy],
+            STRATEGY_CODES[objective.strategy],
             float(objective.offset),
             float(optimiser.lookahead),
         )
@@ -195,7 +198,7 @@ class CpuEngine:
         given = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
         barrier = np.zeros(64, dtype=np.int64)
         arrays = (self._tables, space.plan, self._guide, space.work)
-        step = phases.Step(*arrays, self._options, n_threads, barrier)
+        step = Step(*arrays, self._options, n_threads, barrier)
         begin = time.perf_counter()
 
         def work(thread: int) -> None:

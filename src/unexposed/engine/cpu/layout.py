@@ -16,7 +16,19 @@ from unexposed.engine.cpu.grouping import group, share_out
 
 BLOCK = 64  # validation pairs of an item that one thread adds up; blocks are then added in order
 CHUNK = 32  # rows that a thread takes together: what is gathered for them stays in the cache
+AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
 ROW_COST = 3  # of Adam on a row, beside what one pair costs
+RELEVANCE, SEERS, GATE = range(3)  # rows of the rates
+# Codes of what `bilevel.STRATEGIES` names
+STRATEGY_CODES = {
+    None: 0,
+    "bilevel": 1,
+    "joint": 2,
+    "alternate": 3,
+    "bilevel_on_batch": 4,
+    "frozen": 5,
+}
+GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = STRATEGY_CODES.values()
 
 
 class Tables(NamedTuple):
@@ -115,6 +127,27 @@ WORK: dict[str, tuple[str, ...]] = {
 }
 Plan: Any = namedtuple("Plan", list(PLAN))  # type: ignore[misc]
 Work: Any = namedtuple("Work", list(WORK))  # type: ignore[misc]
+
+
+class Options(NamedTuple):
+    """The objective in numbers."""
+
+    loss: int
+    strategy: int
+    offset: float
+    lookahead: float
+
+
+class Step(NamedTuple):
+    """All that the phases of a step work with; their first argument."""
+
+    tables: Tables
+    plan: Any  # Plan
+    guide: Guide
+    work: Any  # Work
+    options: Options
+    n_threads: int
+    barrier: Array
 
 
 def arrays(

@@ -1,407 +1,38 @@
-"""The phases of a step: `bilevel.py` in closed form, on the pairs of one batch.
+"""The phases of a step on the pairs of one batch, and the loop over batches.
 
 Between phases all threads wait for each other. In a phase each row has one owner, who adds up its
 gradient in a fixed order; which thread that is does not matter, so any number of threads gives
 the same bits. Numbers of a pair are worked out in float64, rows in the engine's own type.
 
-A step with a given exposure: `step_users`, `step_items`. With a learned one, before these:
-
-    find_gates      r of every item
-    look            x and s of every pair; ω′_u
-    look_at_items   ω′_i                                        (bilevel)
-    validate        g_i = ∂L_val/∂ω_i at ω′, in blocks          (bilevel)
-    go_along        gᵢᵀωᵤ, then gᵤᵀωᵢ, of every pair            (bilevel)
-    step_seers      ∂/∂m of every pair, carried into e_u; Adam on e_u
-    gate_gradient   and into w and b, then `step_gate`: Adam on these
+A step with a given exposure is `step_users`, then `step_items`. Where the exposure is learned,
+`exposure_phases.py` comes before these.
 """
-
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from unexposed.engine.cpu.compile import Array, jit, jit_entry, jit_inline, wait_for_all
+from unexposed.engine.cpu.compile import Array, jit, jit_entry, wait_for_all
+from unexposed.engine.cpu.exposure_phases import learn_exposure, sum_over_users
 from unexposed.engine.cpu.formulas import (
     PAIRWISE,
     all_odds_against,
     gated,
     logarithm,
-    low_variance_cross_slope,
-    low_variance_exposure_slope,
     low_variance_slope,
     low_variance_value,
-    odds_against,
-    slopes_if_shown,
     value_and_slope,
 )
-from unexposed.engine.cpu.layout import CHUNK, Guide, Tables, find_guides, lay_out
-from unexposed.engine.cpu.rows import (
-    adam,
-    adam_of_terms,
-    add_scaled,
-    correct_rates,
-    dot,
-    fetch,
-    put,
-    put_scaled,
-    put_zero,
-    sum_up,
-    two_dots,
+from unexposed.engine.cpu.layout import (
+    AHEAD,
+    BILEVEL,
+    CHUNK,
+    FAR_AHEAD,
+    GIVEN,
+    RELEVANCE,
+    Step,
+    find_guides,
+    lay_out,
 )
-
-Plan: TypeAlias = Any  # of `layout`
-Work: TypeAlias = Any
-# Codes of what `bilevel.STRATEGIES` names
-STRATEGY_CODES = {
-    None: 0,
-    "bilevel": 1,
-    "joint": 2,
-    "alternate": 3,
-    "bilevel_on_batch": 4,
-    "frozen": 5,
-}
-GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = STRATEGY_CODES.values()
-RELEVANCE, SEERS, GATE = range(3)  # rows of the rates
-AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
-
-
-class Options(NamedTuple):
-    """The objective in numbers."""
-
-    loss: int
-    strategy: int
-    offset: float
-    lookahead: float
-
-
-class Step(NamedTuple):
-    """All that the phases of a step work with; their first argument."""
-
-    tables: Tables
-    plan: Plan
-    guide: Guide
-    work: Work
-    options: Options
-    n_threads: int
-    barrier: Array
-
-
-# The exposure learns --------------------------------------------------------------------------
-
-
-@jit
-def find_gates(s: Step, b: int, thread: int) -> None:
-    """r = σ(wᵀωᵢ + b) and 1 − r of every item."""
-    t, plan, work = s.tables, s.plan, s.work
-    dim, gate = t.dim, t.gate
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        odds = odds_against(
-            dot(gate, 0, t.items, 3 * dim * plan.item_row[b, h], dim) + gate[3 * dim]
-        )
-        work.gate[h] = 1 / (1 + odds)
-        work.gate_rest[h] = odds / (1 + odds)
-
-
-@jit
-def look(s: Step, b: int, thread: int) -> None:
-    """x and s of every pair at ω; ω′_u = ω_u − η·Σ weight·∂L2/∂x·ω_i where it is needed."""
-    t, plan, guide, work, options = s.tables, s.plan, s.guide, s.work, s.options
-    dim, users, items, strategy = t.dim, t.users, t.items, options.strategy
-    pair_item, user_row, user_start = plan.pair_item[b], plan.user_row[b], plan.user_start[b]
-    last_user, last_pair = plan.n_users[b] - 1, plan.n_pairs[b] - 1
-    stop = plan.user_share[b, thread + 1]
-    for first in range(plan.user_share[b, thread], stop, CHUNK):
-        last = min(first + CHUNK, stop)
-        begin, end = user_start[first], user_start[last]
-        for g in range(first, last):
-            user, soon = 3 * dim * user_row[g], 3 * dim * user_row[min(g + AHEAD, last_user)]
-            fetch(users, soon, dim)
-            fetch(t.seers, soon, dim)
-            for k in range(user_start[g], user_start[g + 1]):
-                fetch(items, 3 * dim * pair_item[min(k + FAR_AHEAD, last_pair)], dim)
-                x, seen = two_dots(users, t.seers, user, items, 3 * dim * pair_item[k], dim)
-                work.logit[k], work.seen_logit[k] = x, seen + options.offset
-        all_odds_against(work.logit, work.odds, begin, end)
-        all_odds_against(work.seen_logit, work.seen_odds, begin, end)
-        if strategy == FROZEN:
-            continue
-        look_ahead(s, b, begin, end)
-        if strategy not in (BILEVEL, BILEVEL_ON_BATCH):
-            continue
-        for g in range(first, last):
-            ahead, at = work.far_users, g
-            if strategy == BILEVEL:
-                if plan.user_guide[b, g] < 0:
-                    continue
-                ahead, at = guide.ahead_users, guide.user_number[user_row[g]]
-            put(ahead, dim * at, users, 3 * dim * user_row[g], dim)
-            for k in range(user_start[g], user_start[g + 1]):
-                add_scaled(ahead, dim * at, items, 3 * dim * pair_item[k], work.slope[k], dim)
-
-
-@jit
-def look_ahead(s: Step, b: int, begin: int, end: int) -> None:
-    """−η·weight·∂L2/∂x of some pairs, how far ω′ lies ahead; weight·∂L2/∂m without look-ahead."""
-    plan, work, options = s.plan, s.work, s.options
-    click, theta, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
-    item_at, straight = plan.pair_item_at[b], options.strategy in (JOINT, ALTERNATE)
-    for k in range(np.uint64(begin), np.uint64(end)):
-        h = item_at[k]
-        m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(theta[k]))
-        t = work.odds[k]
-        work.along[k], work.direct[k] = 0, 0
-        if straight:
-            work.direct[k] = weight[k] * low_variance_exposure_slope(t, click[k], m, q)
-        else:
-            rise = low_variance_slope(t, click[k], m, q)
-            work.slope[k] = -options.lookahead * weight[k] * rise
-
-
-@jit
-def look_at_items(s: Step, b: int, thread: int) -> None:
-    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, users, slope = t.dim, t.users, work.slope
-    item_pairs, user_at, user_row = plan.item_pairs[b], plan.pair_user_at[b], plan.user_row[b]
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        ahead, at = work.far_items, h
-        if s.options.strategy == BILEVEL:
-            if plan.item_guide[b, h] < 0:
-                continue
-            ahead, at = guide.ahead_items, guide.item_number[plan.item_row[b, h]]
-        put(ahead, dim * at, t.items, 3 * dim * plan.item_row[b, h], dim)
-        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-            k = item_pairs[j]
-            add_scaled(ahead, dim * at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
-
-
-@jit
-def validate(s: Step, b: int, part: int, thread: int) -> None:
-    """Parts of g_i = ∂L_val/∂ω_i at ω′: sums of (p − relevant)·ω′_u over validation pairs of i."""
-    t, plan, guide, work, n_threads = s.tables, s.plan, s.guide, s.work, s.n_threads
-    dim, users, items = t.dim, guide.ahead_users, guide.ahead_items
-    own, logit = work.own_slope[thread], work.own_logit[thread]
-    first = guide.item_part[part]
-    first_block = guide.item_blocks[first]
-    last_pair = len(guide.item_users) - 1
-    for j in range(first_block + thread, guide.item_blocks[guide.item_part[part + 1]], n_threads):
-        of = guide.block_group[j]
-        if plan.guide_item_at[b, of - first] < 0:
-            continue
-        begin, n = guide.block_start[j], guide.block_start[j + 1] - guide.block_start[j]
-        item = dim * guide.item_group[of]
-        for k in range(n):
-            fetch(users, dim * guide.item_users[min(begin + k + FAR_AHEAD, last_pair)], dim)
-            logit[k] = dot(users, dim * guide.item_users[begin + k], items, item, dim)
-            own[k] = 1 if guide.item_relevant[begin + k] else 0
-        slopes_if_shown(logit, own, guide.scale[part], n)
-        rows, at = guide.item_users[begin:], dim * (j - first_block)
-        sum_up(work.blocks, at, users, dim, rows, own, 0, n, dim)
-
-
-@jit
-def go_along_items(s: Step, b: int, part: int, thread: int) -> None:
-    """gᵢᵀωᵤ of every pair, from the parts of g_i."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, direction = t.dim, work.own[thread]
-    first_block = guide.item_blocks[guide.item_part[part]]
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        of = plan.item_guide[b, h]
-        if of < 0:
-            continue
-        first, last = guide.item_blocks[of] - first_block, guide.item_blocks[of + 1] - first_block
-        put(direction, 0, work.blocks, dim * first, dim)
-        for j in range(first + 1, last):
-            add_scaled(direction, 0, work.blocks, dim * j, 1, dim)
-        go_along_item(s, b, h, direction)
-
-
-@jit
-def go_along_users(s: Step, b: int, part: int, thread: int) -> None:
-    """gᵤᵀωᵢ of every pair: g_u = ∂L_val/∂ω_u at ω′, where the user has validation pairs."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, users, items, direction = t.dim, guide.ahead_users, guide.ahead_items, work.own[thread]
-    own, logit = work.own_slope[thread], work.own_logit[thread]
-    for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
-        of = plan.user_guide[b, g]
-        if of < 0:
-            continue
-        begin, n = guide.user_start[of], guide.user_start[of + 1] - guide.user_start[of]
-        user = dim * guide.user_group[of]
-        for k in range(n):
-            logit[k] = dot(users, user, items, dim * guide.user_items[begin + k], dim)
-            own[k] = 1 if guide.user_relevant[begin + k] else 0
-        slopes_if_shown(logit, own, guide.scale[part], n)
-        sum_up(direction, 0, items, dim, guide.user_items[begin:], own, 0, n, dim)
-        go_along_user(s, b, g, direction)
-
-
-@jit_inline
-def go_along_item(s: Step, b: int, h: int, direction: Array) -> None:
-    """Add gᵢᵀωᵤ of every unclicked pair of an item; a click has no hypergradient (appendix B)."""
-    t, plan, work = s.tables, s.plan, s.work
-    for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-        k = plan.item_pairs[b, j]
-        if plan.pair_click[b, k] == 0:
-            user = 3 * t.dim * plan.user_row[b, plan.pair_user_at[b, k]]
-            work.along[k] += dot(direction, 0, t.users, user, t.dim)
-
-
-@jit_inline
-def go_along_user(s: Step, b: int, g: int, direction: Array) -> None:
-    """Add gᵤᵀωᵢ of every unclicked pair of a user."""
-    t, plan, work = s.tables, s.plan, s.work
-    for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
-        if plan.pair_click[b, k] == 0:
-            item = 3 * t.dim * plan.pair_item[b, k]
-            work.along[k] += dot(direction, 0, t.items, item, t.dim)
-
-
-@jit
-def look_again_at_users(s: Step, b: int, thread: int) -> None:
-    """gᵤᵀωᵢ for g_u = ∂L_train/∂ω_u at ω′, and ∂L_train/∂m there (BiOpt2)."""
-    t, plan, work = s.tables, s.plan, s.work
-    dim, users, items, direction = t.dim, work.far_users, work.far_items, work.own[thread]
-    item_at, slope, user_start = plan.pair_item_at[b], work.slope, plan.user_start[b]
-    for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
-        begin, end = user_start[g], user_start[g + 1]
-        for k in range(begin, end):
-            click, weight, h = plan.pair_click[b, k], plan.pair_weight[b, k], item_at[k]
-            theta = float(plan.pair_exposure[b, k])
-            m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], theta)
-            odds = odds_against(dot(users, dim * g, items, dim * h, dim))
-            slope[k] = weight * low_variance_slope(odds, click, m, q)
-            work.direct[k] = weight * low_variance_exposure_slope(odds, click, m, q)
-        sum_up(direction, 0, items, dim, item_at, slope, begin, end, dim)
-        go_along_user(s, b, g, direction)
-
-
-@jit
-def look_again_at_items(s: Step, b: int, thread: int) -> None:
-    """gᵢᵀωᵤ for g_i = ∂L_train/∂ω_i at ω′ (BiOpt2)."""
-    plan, work = s.plan, s.work
-    direction = work.own[thread]
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        sum_over_users(direction, 0, work.far_users, s, b, h)
-        go_along_item(s, b, h, direction)
-
-
-@jit
-def step_seers(s: Step, b: int, thread: int) -> None:
-    """∂/∂m of every pair, carried into e_u; Adam on e_u; s at the new e_u."""
-    t, plan, work, options = s.tables, s.plan, s.work, s.options
-    dim, items, seers, own = t.dim, t.items, t.seers, work.own[thread]
-    pair_item, user_row, user_start = plan.pair_item[b], plan.user_row[b], plan.user_start[b]
-    stop, rates = plan.user_share[b, thread + 1], work.rates[thread, SEERS]
-    for first in range(plan.user_share[b, thread], stop, CHUNK):
-        last = min(first + CHUNK, stop)
-        begin, end = user_start[first], user_start[last]
-        carry_to_exposure(s, b, begin, end)
-        for g in range(first, last):
-            fetch(seers, 3 * dim * user_row[min(g + AHEAD, stop - 1)], 3 * dim)
-            one, behind, user = user_start[g], user_start[g + 1], user_row[g]
-            sum_up(own, 0, items, 3 * dim, pair_item, work.slope, one, behind, dim)
-            adam(seers, user, own, 0, rates, dim)
-            if options.strategy == JOINT:  # there ω descends at the same m
-                continue
-            for k in range(one, behind):
-                seen = dot(seers, 3 * dim * user, items, 3 * dim * pair_item[k], dim)
-                work.seen_logit[k] = seen + options.offset
-        if options.strategy != JOINT:
-            all_odds_against(work.seen_logit, work.seen_odds, begin, end)
-
-
-@jit
-def carry_to_exposure(s: Step, b: int, begin: int, end: int) -> None:
-    """∂/∂m of some pairs, and with it the gradients on eᵤᵀωᵢ and on wᵀωᵢ + b.
-
-    Through ω′ it is −η·weight·∂²L2/∂x∂m·(gᵤᵀωᵢ + gᵢᵀωᵤ) (`bilevel._through_step`).
-    """
-    plan, work = s.plan, s.work
-    click, popularity, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
-    item_at = plan.pair_item_at[b]
-    for k in range(np.uint64(begin), np.uint64(end)):
-        h, theta, odds = item_at[k], float(popularity[k]), work.seen_odds[k]
-        gate, rest, seen = work.gate[h], work.gate_rest[h], 1 / (1 + odds)
-        q = gated(gate, rest, odds, theta)[1]
-        cross = low_variance_cross_slope(work.odds[k], click[k], q)
-        by_m = work.direct[k] - s.options.lookahead * weight[k] * cross * work.along[k]
-        work.gate_slope[k] = by_m * (seen - theta) * gate * rest  # (s − θ)·r(1 − r)
-        work.slope[k] = by_m * gate * seen * (odds * seen)  # r·s(1 − s)
-
-
-@jit
-def gate_gradient(s: Step, b: int, thread: int) -> None:
-    """The gradient on w and b, a sum for each chunk of items."""
-    t, plan, work = s.tables, s.plan, s.work
-    dim, stop = t.dim, plan.item_share[b, thread + 1]
-    for first in range(plan.item_share[b, thread], stop, CHUNK):
-        chunk, on_bias = first // CHUNK, 0.0
-        put_zero(work.on_gate, dim * chunk, dim)
-        for h in range(first, min(first + CHUNK, stop)):
-            slope = 0.0
-            for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-                slope += work.gate_slope[plan.item_pairs[b, j]]
-            row = 3 * dim * plan.item_row[b, h]
-            add_scaled(work.on_gate, dim * chunk, t.items, row, slope, dim)
-            on_bias += slope
-        work.on_bias[chunk] = on_bias
-
-
-@jit
-def step_gate(s: Step, b: int) -> None:
-    """Adam on w and b."""
-    t, plan, work = s.tables, s.plan, s.work
-    dim, own, rates = t.dim, work.own[0], work.rates[0, GATE]
-    put_zero(own, 0, dim)
-    on_bias = 0.0
-    for j in range((plan.n_items[b] + CHUNK - 1) // CHUNK):
-        add_scaled(own, 0, work.on_gate, dim * j, 1, dim)
-        on_bias += work.on_bias[j]
-    adam(t.gate, 0, own, 0, rates, dim)
-    put_zero(own, 0, dim)
-    own[0] = on_bias
-    adam(t.gate, 1, own, 0, rates, dim)
-
-
-@jit
-def learn_exposure(s: Step, b: int, part: int, thread: int) -> None:
-    """x, r and s of every pair, and a step of the exposure where it learns."""
-    options, n_threads, barrier = s.options, s.n_threads, s.barrier
-    strategy = options.strategy
-    find_gates(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    look(s, b, thread)
-    if strategy == FROZEN:
-        return
-    if strategy in (BILEVEL, BILEVEL_ON_BATCH):
-        wait_for_all(barrier, n_threads)
-        look_at_items(s, b, thread)
-        wait_for_all(barrier, n_threads)
-        if strategy == BILEVEL:
-            validate(s, b, part, thread)
-            wait_for_all(barrier, n_threads)
-            go_along_items(s, b, part, thread)
-            wait_for_all(barrier, n_threads)
-            go_along_users(s, b, part, thread)
-        else:
-            look_again_at_users(s, b, thread)
-            wait_for_all(barrier, n_threads)
-            look_again_at_items(s, b, thread)
-            wait_for_all(barrier, n_threads)
-    step_seers(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    gate_gradient(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    # an exchange between processes would add their gradients on the gate here
-    if thread == 0:
-        step_gate(s, b)
-    wait_for_all(barrier, n_threads)
-    if strategy != JOINT:
-        find_gates(s, b, thread)
-        wait_for_all(barrier, n_threads)
-
-
-# Relevance steps ------------------------------------------------------------------------------
+from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, put, sum_up
 
 
 @jit
@@ -532,20 +163,6 @@ def step_items(s: Step, b: int, thread: int) -> None:
         item_gradients(s, b, first, last)
         # an exchange between processes would add their gradients of all items here
         item_updates(s, b, first, last, thread)
-
-
-@jit_inline
-def sum_over_users(target: Array, at: int, users: Array, s: Step, b: int, h: int) -> None:
-    """target = Σ slope·(the user's row of the batch) over the pairs of an item."""
-    plan, work, dim = s.plan, s.work, s.tables.dim
-    item_pairs, user_at, slope = plan.item_pairs[b], plan.pair_user_at[b], work.slope
-    begin, end, last = plan.item_start[b, h], plan.item_start[b, h + 1], plan.n_pairs[b] - 1
-    k = item_pairs[begin]
-    put_scaled(target, at, users, dim * user_at[k], slope[k], dim)
-    for j in range(begin + 1, end):
-        k = item_pairs[j]
-        fetch(users, dim * user_at[item_pairs[min(j + FAR_AHEAD, last)]], dim)
-        add_scaled(target, at, users, dim * user_at[k], slope[k], dim)
 
 
 # The epoch ------------------------------------------------------------------------------------
