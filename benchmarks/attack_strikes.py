@@ -160,7 +160,8 @@ def lost(name: str, old: dict[str, Any], new: dict[str, Any], now: dict[str, Any
     for path in old.keys() - ours:
         if now.get(path) != old[path]:
             return f"{path}, which is not ours, is lost"
-    ours = {path for path in ours if ".checkpoint" not in path}
+    # world.json names the files of both worlds while one replaces the other
+    ours = {path for path in ours if not (".checkpoint" in path or path.endswith("world.json"))}
     states = [{path: state.get(path) for path in ours} for state in (old, new, now)]
     if name in FILE_BY_FILE:
         torn = [path for path in ours if states[2][path] not in (states[0][path], states[1][path])]
