@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint docs bench reproduce clean
+.PHONY: setup demo test lint docs bench attack reproduce clean
 
 setup: .venv/ready
 
@@ -30,6 +30,9 @@ bench: setup  # needs idle cores; the card's part says so where there is none; A
 	$(BIN)/python benchmarks/engine_cpu.py $(ARGS)
 	$(BIN)/python benchmarks/epoch_share.py
 	$(BIN)/python benchmarks/engine_cuda.py
+
+attack: setup  # an hour of hostile logs and folders, kills and full disks; ARGS=--minutes=5
+	$(BIN)/python benchmarks/attack.py $(ARGS)
 
 reproduce: setup  # runs what is not finished yet; ARGS=--fresh runs everything again
 	$(BIN)/unexposed run experiments/*.toml $(ARGS)

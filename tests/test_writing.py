@@ -178,3 +178,17 @@ def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
     with pytest.raises(InputError, match=f"{name} is not what `simulate` left there; remove it"):
         write_world(other, tmp_path, seed=0)
     assert (tmp_path / name).read_text() == "a log of mine"
+
+
+def test_a_world_that_was_interrupted_at_any_call_can_be_written_again(tmp_path):
+    write_world(world(30, 20, seed=0), tmp_path, seed=0)
+    for number in range(0, 10_000, 9):
+        other = world(30, 20, seed=number + 1)
+        was_whole = interrupted(
+            lambda other=other: write_world(other, tmp_path, seed=0), after=number, files=WATCHED
+        )
+        write_world(other, tmp_path, seed=0)
+        if was_whole:
+            break
+    assert was_whole
+    assert number > 20

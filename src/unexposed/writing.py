@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -150,7 +151,7 @@ def check_world(world: HasIds, folder: Path) -> None:
         raise InputError(f"{folder} is a file; name a folder")
     known = _checksums(folder)
     there = [path for path in map(folder.joinpath, WORLD) if path.exists()]
-    foreign = [path for path in there if known.get(path.name) != _checksum(path)]
+    foreign = [path for path in there if _checksum(path) not in known.get(path.name, ())]
     if not known and (folder / ABOUT_WORLD).exists():
         foreign.insert(0, folder / ABOUT_WORLD)
     for path in foreign[:1]:
@@ -169,12 +170,20 @@ def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
     """clicks.csv, judged.csv, truth.parquet, and their checksums; what was written, in lines."""
     check_world(world, folder)
     split = world.split(seed=seed, held_out=0.0)
-    write_table(click_table(split.train), folder / "clicks.csv")
-    write_table(judged_table(split.judged), folder / "judged.csv")
-    write_table(truth_table(world), folder / "truth.parquet")
-    files = {name: _checksum(folder / name) for name in WORLD}
-    text = json.dumps({"format": WORLD_FORMAT, "files": files}, indent=1) + "\n"
-    write_whole(folder / ABOUT_WORLD, lambda to: to.write_text(text, encoding="utf-8"))
+    tables = (click_table(split.train), judged_table(split.judged), truth_table(world))
+    try:
+        with workspace(folder) as held:
+            (place := held / "world").mkdir()  # not `held` itself, whose lock is taken
+            for name, table in zip(WORLD, tables, strict=True):
+                write_table(table, place / name)
+            new = {name: [_checksum(place / name)] for name in WORLD}
+            # told before the first file is replaced: a kill between them leaves files of both
+            _write_about(folder, {n: [*_checksums(folder).get(n, []), *new[n]] for n in WORLD})
+            for name in WORLD:
+                write_whole(folder / name, partial(shutil.copyfile, place / name))
+            _write_about(folder, new)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
     return [
         f"{folder / 'clicks.csv'}: {len(split.train):,} clicks of {world.n_users:,} users "
         f"on {world.n_items:,} items",
@@ -184,12 +193,18 @@ def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
     ]
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    """What the files of the world in this folder were when they were written."""
+def _write_about(folder: Path, files: dict[str, list[str]]) -> None:
+    text = json.dumps({"format": WORLD_FORMAT, "files": files}, indent=1) + "\n"
+    write_whole(folder / ABOUT_WORLD, lambda to: to.write_text(text, encoding="utf-8"))
+
+
+def _checksums(folder: Path) -> dict[str, list[str]]:
+    """What the files of the world in this folder may be: as written, or as they were to be."""
     try:
         about = json.loads((folder / ABOUT_WORLD).read_text(encoding="utf-8"))
-        return dict(about["files"]) if about["format"] == WORLD_FORMAT else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        files = about["files"].items() if about["format"] == WORLD_FORMAT else ()
+        return {name: [known] if isinstance(known, str) else list(known) for name, known in files}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

@@ -1,0 +1,14 @@
+"""The attack of `make attack`, in miniature."""
+
+from pathlib import Path
+
+from command import python
+
+ATTACK = Path(__file__).parent.parent / "benchmarks" / "attack.py"
+
+
+def test_a_small_attack_finds_nothing():
+    end = python(str(ATTACK), "--logs", "50", "--folders", "2", "--kills", "10")
+    assert end.returncode == 0, end.stderr
+    assert "| hostile logs | 50 | 0 |" in end.stdout
+    assert "| kills and full disks | 10 | 0 |" in end.stdout
