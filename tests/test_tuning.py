@@ -289,3 +289,15 @@ def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         study(clicks, tmp_path)
     assert not (tmp_path / "study.json").exists()
+
+
+def test_a_disk_that_fills_at_the_end_of_a_trial_is_one_sentence(clicks, tmp_path, monkeypatch):
+    def work(*_):
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        finally:
+            raise AssertionError("Should not reach.")  # as Optuna does
+
+    monkeypatch.setattr("unexposed.tuning._work", work)
+    with pytest.raises(InputError, match="study.journal.*No space left on device"):
+        study(clicks, tmp_path)
