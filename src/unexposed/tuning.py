@@ -90,13 +90,13 @@ def tune(
             _work(task, clicks, trials, 0, say)
         else:
             _work_together(task, clicks, trials, workers)
+        document = _document(_study(task, worker=0), task, name)
     except (OSError, AssertionError) as error:
         # where the journal cannot be written at the end of a trial, Optuna fails over that failure
         fault = error if isinstance(error, OSError) else error.__context__
         if not isinstance(fault, OSError):
             raise
         raise InputError(_unwritable(journal, fault)) from error
-    document = _document(_study(task, worker=0), task, name)
     text = json.dumps(document, indent=1) + "\n"
     write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
     return document
