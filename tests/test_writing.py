@@ -180,6 +180,7 @@ def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
     assert (tmp_path / name).read_text() == "a log of mine"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open
 def test_a_world_that_was_interrupted_at_any_call_can_be_written_again(tmp_path):
     write_world(world(30, 20, seed=0), tmp_path, seed=0)
     for number in range(0, 10_000, 9):
