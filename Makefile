@@ -21,6 +21,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 docs: setup  # the reference from the code, then every page as HTML in build/docs
 	$(BIN)/python docs/make_reference.py

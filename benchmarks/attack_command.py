@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import optuna  # noqa: F401
 
-from unexposed import cli, export, fold_in_kernel, recommender, report, running, tuning, update  # noqa: F401
+from unexposed import cli
 from unexposed.engine.cpu import phases  # noqa: F401
+from unexposed.model import model
 
 GIB = 1 << 30
 MOST_SECONDS, MOST_MEMORY, MOST_ADDRESSES = 60, 2 * GIB, 16 * GIB
@@ -93,7 +94,7 @@ def ended(folder: Path, words: str) -> End:
 def must(folder: Path, words: str, *, keep_checkpoint: bool = False) -> None:
     def work() -> int:
         if keep_checkpoint:
-            recommender.remove = lambda _: None
+            model.remove = lambda _: None
         return command(words)
 
     end = forked(folder, work)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attack_command import FIT, METHODS, ended
-from unexposed import archive, tensors
+from unexposed.files import archive, tensors
 
 READING = (
     "recommend model -k 3",

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from attack_command import MOST_SECONDS, ended, forked
+from unexposed.data.read import read_log
 from unexposed.errors import InputError
-from unexposed.reading import read_log
 
 LOGS_TOGETHER = 50  # a process reads so many
 Pair = tuple[str, str]

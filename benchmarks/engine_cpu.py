@@ -42,12 +42,16 @@ from engine_cpu_rows import (
 )
 from long_log import BATCH, DIM, N_CLICKS, N_ITEMS, N_USERS, NEGATIVES, drawn
 from pytorch_ubo import UBO
-from unexposed import datasets, exposure, sampling, validation
-from unexposed.data import Clicks, Ids
-from unexposed.engine import Objective, Optimiser
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
 from unexposed.engine.cpu.engine import CpuEngine
+from unexposed.engine.objective import Objective, Optimiser
 from unexposed.errors import InputError
-from unexposed.sampling import Samples
+from unexposed.maths import exposure
+from unexposed.sampling import samples as sampling
+from unexposed.sampling import validation
+from unexposed.sampling.samples import Samples
 
 HERE = Path(__file__).parent
 QUIET = 0.1  # share of the cores that others may have where seconds on the wall count

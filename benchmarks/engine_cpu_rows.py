@@ -10,9 +10,9 @@ import numpy as np
 
 import rivals
 from long_log import BATCH, DIM, NEGATIVES
-from unexposed.data import Clicks
-from unexposed.sampling import Samples
-from unexposed.validation import ValidationSet
+from unexposed.data.clicks import Clicks
+from unexposed.sampling.samples import Samples
+from unexposed.sampling.validation import ValidationSet
 
 Row = dict[str, Any]
 Times = dict[str, list[float]]

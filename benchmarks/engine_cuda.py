@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from unexposed import validation
-from unexposed.data import Clicks, Ids
-from unexposed.engine import Objective, Optimiser
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
 from unexposed.engine.cuda import KERNELS_OF_A_STEP, CudaEngine
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
-from unexposed.exposure import popularity
-from unexposed.sampling import Drawing
-from unexposed.validation import ValidationSet
+from unexposed.engine.objective import Objective, Optimiser
+from unexposed.maths.exposure import popularity
+from unexposed.sampling import validation
+from unexposed.sampling.samples import Drawing
+from unexposed.sampling.validation import ValidationSet
 
 GIGA = 1e9
 OPTIMISER = Optimiser(1e-3, 1e-5, exposure_weight_decay=1e-4)

@@ -22,12 +22,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unexposed import datasets
-from unexposed.data import Clicks, Ids
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
 from unexposed.errors import InputError
-from unexposed.factors import FactorMethod
 from unexposed.methods import make
-from unexposed.recommender import Side
+from unexposed.methods.trained import FactorMethod
+from unexposed.training.given import Side
 
 N_USERS, N_ITEMS, N_CLICKS = 15_400, 1_000, 125_077  # Yahoo!R3; a tenth of the clicks is held out
 METHODS = ("mf", "ubo")

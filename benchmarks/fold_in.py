@@ -16,11 +16,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unexposed import datasets, evaluation, make
-from unexposed.data import Clicks, Ids, Judgements, Split
+from unexposed import make
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.ids import Ids
+from unexposed.evaluation import protocols as evaluation
 from unexposed.methods import METHODS
-from unexposed.recommender import Model
-from unexposed.serving import Average
+from unexposed.model.model import Model
+from unexposed.model.recommend import Average
 
 PROTOCOL = evaluation.PROTOCOLS["ubo-ijcai22"]
 METHOD_NAMES = "wmf,mf,bpr,expomf,umf,relmf,ubo"

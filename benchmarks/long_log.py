@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.engine import Objective, Optimiser
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.sampling import Samples
+from unexposed.engine.objective import Objective, Optimiser
+from unexposed.sampling.samples import Samples
 
 N_USERS, N_ITEMS, N_CLICKS = 15_400, 1_000, 112_570  # Yahoo!R3, less 10 % of its clicks
 DIM, NEGATIVES, BATCH = 50, 10, 1024

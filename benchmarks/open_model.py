@@ -25,10 +25,10 @@ CLICKS_A_USER = 10
 
 def write_model(folder: Path, *, users: int, items: int, dim: int, text: bool) -> None:
     """A model of mf with vectors drawn at random, and clicks spread over the catalogue."""
-    from unexposed.data import Clicks
-    from unexposed.ids import Ids, Texts
+    from unexposed.data.clicks import Clicks
+    from unexposed.data.ids import Ids, Texts
     from unexposed.methods import make
-    from unexposed.recommender import Model
+    from unexposed.model.model import Model
 
     rng = np.random.default_rng(0)
     rows = np.repeat(np.arange(users, dtype=np.int32), CLICKS_A_USER)
@@ -68,7 +68,7 @@ def measure(folder: Path) -> dict[str, float]:
     import polars
 
     import unexposed.methods
-    from unexposed.storage import load
+    from unexposed.methods import load
 
     del unexposed, polars  # imported, so that their time is not counted
     before = own_megabytes()

@@ -28,10 +28,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unexposed import loops, make
-from unexposed.data import Clicks, Ids
+from unexposed import compiled as loops
+from unexposed import make
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.recommender import Model
 
 DIM, CLICKS_OF_A_USER, K = 64, 20, 10
 

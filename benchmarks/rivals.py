@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unexposed.data import Clicks
+from unexposed.data.clicks import Clicks
 
 IMPLICIT = """
 import sys, numpy as np, scipy.sparse as sp

@@ -18,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unexposed import datasets, exposure
-from unexposed.data import Clicks
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
-from unexposed.evaluation import PROTOCOLS, held_out_quality, split_ratings
-from unexposed.sampling import Drawing
+from unexposed.evaluation.protocols import PROTOCOLS, split_ratings
+from unexposed.maths import exposure
+from unexposed.ranking.held_out import held_out_quality
+from unexposed.sampling.samples import Drawing
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RATE, DIM, NEGATIVES, EPOCHS, PATIENCE, WINDOW, EXPONENT = 1e-3, 64, 10, 200, 60, 10, 1.5

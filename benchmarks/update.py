@@ -19,9 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unexposed import datasets, evaluation, make
-from unexposed.data import Clicks, Ids, Judgements
-from unexposed.recommender import Model
+from unexposed import make
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.ids import Ids
+from unexposed.evaluation import protocols as evaluation
+from unexposed.model.model import Model
 
 PROTOCOL = evaluation.PROTOCOLS["catalogue"]
 METHOD_NAMES = "mf,bpr,wmf,relmf,umf,expomf,ubo"

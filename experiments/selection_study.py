@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from unexposed import datasets, metrics
-from unexposed.data import Clicks, Judgements, Split
-from unexposed.evaluation import PROTOCOLS, eligible, rank_catalogue, rank_judged, split_ratings
-from unexposed.factors import TrainedMethod
+from unexposed.data import datasets
+from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.evaluation.protocols import PROTOCOLS, eligible, split_ratings
+from unexposed.experiments.provenance import commit, versions
 from unexposed.methods import make
+from unexposed.methods.trained import TrainedMethod
 from unexposed.progress import Silent
-from unexposed.provenance import commit, versions
-from unexposed.recommender import Parameters, Side
+from unexposed.ranking import metrics
+from unexposed.ranking.rank import rank_catalogue, rank_judged
+from unexposed.training.given import Parameters, Side
 
 EXPONENTS = (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0)
 LISTS = {"few": (3, 10), "top 20": (20, 0), "all": (None, 0)}  # k, and random candidates

@@ -10,10 +10,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from unexposed.report import benchmark_tables as benchmarks
+from docs_tables import benchmarks, serving
+from docs_tables.blocks import filled, section_block
 from unexposed.report import experiment_tables as experiments
-from unexposed.report import serving_tables as serving
-from unexposed.report.blocks import filled, section_block
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
 from unexposed.report.tables import markdown

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import settings
 
 import unexposed
-from unexposed.data import Clicks, Ids
-from unexposed.simulate import World, world
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import World, world
 
 # the same examples on every run, however slow the machine
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
@@ -23,7 +24,7 @@ def pytest_configure() -> None:
     """
     source = Path(unexposed.__file__).parent
     edited = max(path.stat().st_mtime for path in (source / "engine").rglob("*.py"))
-    for kernel in ("engine/cpu/phases.py", "engine/cjmf/kernels.py", "fold_in_kernel.py"):
+    for kernel in ("engine/cpu/phases.py", "engine/cjmf/kernels.py", "model/fold_in_kernel.py"):
         if (source / kernel).stat().st_mtime < edited:
             os.utime(source / kernel, (edited, edited))
 

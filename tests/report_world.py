@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import experiment, results
+from unexposed.experiments import results
+from unexposed.experiments import spec as experiment
+from unexposed.experiments.task import Experiment
 
 LEVEL = {"random": 0.3, "mf": 0.7, "relmf": 0.75, "ubo": 0.9}
 STRATEGIES = ("bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
@@ -22,7 +24,7 @@ def write(folder: Path, name: str, text: str, *, run: bool = True) -> None:
         results.write_lines(folder / "results" / f"{name}.jsonl", found)
 
 
-def line(asked: experiment.Experiment, arm: str, seed: int, **changed: Any) -> dict[str, Any]:
+def line(asked: Experiment, arm: str, seed: int, **changed: Any) -> dict[str, Any]:
     """The line of one run."""
     return {
         "experiment": asked.name,
@@ -40,7 +42,7 @@ def line(asked: experiment.Experiment, arm: str, seed: int, **changed: Any) -> d
     }
 
 
-def compared(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+def compared(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
     """Each user's value is a level of the method, a trait of the user and a bit of the seed."""
     method = asked.arms[arm].method
     level = LEVEL[method.name] - 0.1 * (getattr(method, "strategy", "bilevel") == "joint")
@@ -60,7 +62,7 @@ def compared(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any
     }
 
 
-def trend(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+def trend(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
     start = 0.5 + 0.1 * seed
     return {
         "iterations": [None, start, start + 0.2],  # the first before any step
@@ -69,7 +71,7 @@ def trend(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
     }
 
 
-def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+def variance(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
     rows = []
     for exposure in (0.01, 0.1, 0.5):
         formula = 1 / exposure if arm == "inverse_propensity" else exposure
@@ -80,7 +82,7 @@ def variance(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any
     return {"rows": rows, "on_omega": {"empirical": total, "formula": total}, "signal": 1.0}
 
 
-def timing(asked: experiment.Experiment, arm: str, seed: int) -> dict[str, Any]:
+def timing(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
     return {"epoch_seconds": [{"relmf": 0.1, "ubo": 0.25}[arm] + 0.01 * seed]}
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from unexposed.methods import METHODS, make
-from unexposed.recommender import Model
+from unexposed.model.model import Model
 from unexposed.settings import known
 
 QUICK = {  # and yet enough to learn a small world

@@ -11,10 +11,9 @@ import torch
 
 from command import python, unexposed
 from unexposed import memory
+from unexposed.data.read import read_log
 from unexposed.errors import InputError
-from unexposed.methods import make
-from unexposed.reading import read_log
-from unexposed.storage import load
+from unexposed.methods import load, make
 
 resource = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(
@@ -84,7 +83,7 @@ import resource, sys
 from pathlib import Path
 from unexposed import memory
 memory.save_addresses()
-from unexposed import delimited, parquet, reading
+from unexposed.data import delimited, parquet, read as reading
 path = Path(sys.argv[1])
 reading.read_log("small.csv", say=lambda _: None)
 if path.suffix == ".csv":
@@ -136,7 +135,7 @@ def test_ids_that_are_all_different_are_counted_before_they_are_held(here, monke
 
 
 def test_a_model_that_cannot_be_mapped_is_not_called_damaged(here, monkeypatch):
-    from unexposed import tensors
+    from unexposed.files import tensors
 
     lean_log("log.csv", 8)
     make("popularity").fit(read_log("log.csv", say=print)).save("model")

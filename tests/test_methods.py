@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from small import QUICK, make_with
-from unexposed.data import Clicks, Judgements
+from unexposed.data.clicks import Clicks, Judgements
 from unexposed.errors import InputError
-from unexposed.methods import METHODS, make
+from unexposed.methods import METHODS, load, make
+from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.recommender import Model, Side
 from unexposed.settings import known
-from unexposed.storage import load
+from unexposed.training.given import Side
 
 PERSONAL = sorted(set(METHODS) - {"random", "popularity"})
 
@@ -95,7 +95,7 @@ def test_scores_are_finite_for_every_user_also_without_clicks(name, small_world)
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_user_who_clicked_everything_and_an_item_without_clicks_are_no_obstacle(name):
-    from unexposed.data import Ids
+    from unexposed.data.ids import Ids
 
     users, items = np.array([0, 0, 0, 1, 2]), np.array([0, 1, 2, 0, 1])
     clicks = Clicks.from_pairs(users, items, user_ids=Ids.range(4), item_ids=Ids.range(4))
@@ -176,7 +176,8 @@ def test_exposure_is_a_probability_where_the_method_has_one(name, checkerboard):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_exposure_of_pairs_is_that_of_whole_rows(name, checkerboard, monkeypatch):
-    from unexposed import recommender
+    from unexposed.model import recommender
+    from unexposed.ranking import blocks
 
     model = fitted(name, checkerboard[0], epochs=2)
     users = np.array([5, 0, 5, 23, 7], dtype=np.int32)
@@ -188,7 +189,7 @@ def test_the_exposure_of_pairs_is_that_of_whole_rows(name, checkerboard, monkeyp
     np.testing.assert_allclose(
         model.method.pair_exposure(model.parameters, users, items), expected, rtol=1e-5
     )
-    monkeypatch.setattr(recommender, "BLOCK_ENTRIES", 48)  # two users at a time
+    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", 48)  # two users at a time
     by_default = recommender.Recommender.pair_exposure
     found = by_default(model.method, model.parameters, users, items)
     np.testing.assert_allclose(found, expected, rtol=1e-5)

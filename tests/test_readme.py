@@ -128,8 +128,8 @@ def test_every_method_is_in_the_tables_of_methods():
 
 def test_the_table_of_methods_says_truly_which_have_exposure_and_vectors(small_world):
     from test_methods import fitted
-    from unexposed.export import vectors
     from unexposed.methods import METHODS
+    from unexposed.model.export import vectors
 
     for name in METHODS:
         (row,) = re.findall(rf"^\| `{name}` \|.*$", text(ROOT / "docs" / "choosing.md"), re.M)

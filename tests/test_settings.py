@@ -4,8 +4,8 @@ from typing import Literal
 import pytest
 
 from unexposed import settings
-from unexposed.comparison import parse_methods
 from unexposed.errors import InputError
+from unexposed.evaluation.compare import parse_methods
 from unexposed.settings import setting
 
 

@@ -12,10 +12,9 @@ from typing import TextIO
 import pytest
 
 from command import ended
-from unexposed.methods import make
+from unexposed.data.read import read_log
+from unexposed.methods import load, make
 from unexposed.progress import Lines, Tick
-from unexposed.reading import read_log
-from unexposed.storage import load
 
 LOG = "user,item\n" + "".join(f"u{n % 40},i{n * n % 31}\n" for n in range(900))
 FIT = "fit log.csv --method wmf --set epochs=3 --set dim=4 --out model"

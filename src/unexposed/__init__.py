@@ -7,47 +7,48 @@ does not wait for torch and polars.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from unexposed.version import __version__
 
 _HOME = {
-    "Clicks": "data",
-    "Judgements": "data",
-    "Ratings": "data",
-    "Split": "data",
+    "Clicks": "data.clicks",
+    "Judgements": "data.clicks",
+    "Ratings": "data.clicks",
+    "Split": "data.clicks",
     "InputError": "errors",
-    "PROTOCOLS": "evaluation",
-    "evaluate": "evaluation",
-    "export_model": "export",
-    "DATASETS": "datasets",
+    "PROTOCOLS": "evaluation.protocols",
+    "evaluate": "evaluation.protocols",
+    "export_model": "model.export",
+    "DATASETS": "data.datasets",
     "METHODS": "methods",
     "make": "methods",
-    "METRICS": "metrics",
-    "read_log": "reading",
-    "read_judged": "reading",
-    "read_pairs": "reading",
-    "Model": "recommender",
-    "Recommender": "recommender",
-    "Side": "recommender",
-    "Rules": "rules",
-    "load": "storage",
-    "world": "simulate",
+    "METRICS": "ranking.metrics",
+    "read_log": "data.read",
+    "read_judged": "data.read",
+    "read_pairs": "data.read",
+    "Model": "model.model",
+    "Recommender": "model.recommender",
+    "Side": "training.given",
+    "Rules": "model.filters",
+    "load": "methods",
+    "world": "data.simulate",
 }
 
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
-    from unexposed.data import Clicks, Judgements, Ratings, Split
-    from unexposed.datasets import DATASETS
+    from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
+    from unexposed.data.datasets import DATASETS
+    from unexposed.data.read import read_judged, read_log, read_pairs
+    from unexposed.data.simulate import world
     from unexposed.errors import InputError
-    from unexposed.evaluation import PROTOCOLS, evaluate
-    from unexposed.export import export_model
-    from unexposed.methods import METHODS, make
-    from unexposed.metrics import METRICS
-    from unexposed.reading import read_judged, read_log, read_pairs
-    from unexposed.recommender import Model, Recommender, Side
-    from unexposed.rules import Rules
-    from unexposed.simulate import world
-    from unexposed.storage import load
+    from unexposed.evaluation.protocols import PROTOCOLS, evaluate
+    from unexposed.methods import METHODS, load, make
+    from unexposed.model.export import export_model
+    from unexposed.model.filters import Rules
+    from unexposed.model.model import Model
+    from unexposed.model.recommender import Recommender
+    from unexposed.ranking.metrics import METRICS
+    from unexposed.training.given import Side
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unexposed import __version__, memory, streams
+from unexposed import memory, streams
 from unexposed.cli.data import datasets, demo, simulate
 from unexposed.cli.judging import compare, evaluate
 from unexposed.cli.pages import doctor, report
@@ -15,6 +15,7 @@ from unexposed.cli.studies import run, tune
 from unexposed.cli.talking import say
 from unexposed.cli.training import fit, update
 from unexposed.errors import InputError, plain
+from unexposed.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

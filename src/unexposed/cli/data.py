@@ -11,15 +11,15 @@ from unexposed.cli.talking import print_json, progress, say
 
 def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
     """Train and compare methods on a small simulated world; under a minute."""
-    from unexposed.demo import run
+    from unexposed.cli.demo_run import run
 
     run(out, say=say, progress=progress)
 
 
 def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show the known data sets: where each comes from, its terms, whether it is here."""
-    from unexposed import datasets as known
-    from unexposed import tables
+    from unexposed.cli import tables
+    from unexposed.data import datasets as known
 
     rows = known.status(data_dir)
     if as_json:
@@ -56,9 +56,9 @@ def simulate(
     seed: Seed = 0,
 ) -> None:
     """Write the clicks and judgements of a world whose exposure and relevance are known."""
-    from unexposed import datasets as known
-    from unexposed import simulate as worlds
-    from unexposed.writing import check_world, write_world
+    from unexposed.data import datasets as known
+    from unexposed.data import simulate as worlds
+    from unexposed.data.write import check_world, write_world
 
     if dataset is not None:
         ratings = known.load(dataset, data_dir=data_dir).logged

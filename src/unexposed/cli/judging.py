@@ -25,8 +25,8 @@ from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
-    from unexposed.comparison import Comparison, Splits
-    from unexposed.evaluation import Protocol
+    from unexposed.evaluation.compare import Comparison, Splits
+    from unexposed.evaluation.protocols import Protocol
 
 
 @with_columns
@@ -38,11 +38,11 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
-    from unexposed import tables
-    from unexposed.evaluation import describe
-    from unexposed.evaluation import protocol as protocol_named
-    from unexposed.reading import read_judged
-    from unexposed.storage import load
+    from unexposed.cli import tables
+    from unexposed.data.read import read_judged
+    from unexposed.evaluation.protocols import describe
+    from unexposed.evaluation.protocols import protocol as protocol_named
+    from unexposed.methods import load
 
     by = protocol_named(protocol)
     model = load(folder)
@@ -69,9 +69,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train methods on the same splits and compare them on judged pairs."""
-    from unexposed.comparison import compare as run
-    from unexposed.comparison import parse_methods
-    from unexposed.evaluation import protocol as protocol_named
+    from unexposed.evaluation.compare import compare as run
+    from unexposed.evaluation.compare import parse_methods
+    from unexposed.evaluation.protocols import protocol as protocol_named
 
     by = protocol_named(protocol)
     made = parse_methods(methods, assignments(settings, engine))
@@ -89,23 +89,23 @@ def compare(
 
 
 def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits":
-    from unexposed import datasets as known
-    from unexposed.evaluation import split_ratings
+    from unexposed.data import datasets as known
+    from unexposed.evaluation.protocols import split_ratings
 
     data = known.load(name, data_dir=data_dir)
     return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
 
 
 def _file_splits(train: Path, judged: Path, by: "Protocol", columns: Columns) -> "Splits":
-    from unexposed.comparison import split_clicks
-    from unexposed.reading import read_judged, read_log
+    from unexposed.data.read import read_judged, read_log
+    from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)
     return split_clicks(clicks, read_judged(judged, clicks, **columns.given(), say=say), by)
 
 
 def _print_comparison(comparison: "Comparison", *, as_json: bool) -> None:
-    from unexposed import tables
+    from unexposed.cli import tables
 
     if as_json:
         print_json(comparison.document())

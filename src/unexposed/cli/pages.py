@@ -38,7 +38,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a self-contained page: of experiments and their results, or of one saved model."""
-    from unexposed import report as reports
+    from unexposed.report import pages as reports
 
     if out is None and not as_json:
         raise InputError("give --out to write a page, or --json to print what it would show")
@@ -68,7 +68,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check this installation, with exit code 1 if something is broken; or all of a saved model."""
-    from unexposed import doctor as doctors
+    from unexposed.cli import doctor_checks as doctors
 
     if folder is not None:
         return _examine_model(folder, as_json=as_json)
@@ -85,10 +85,11 @@ def doctor(
 
 
 def _examine_model(folder: Path, *, as_json: bool) -> None:
-    from unexposed import tables
-    from unexposed.storage import describe
+    from unexposed.cli import tables
+    from unexposed.methods import make
+    from unexposed.model.load import describe
 
-    document = describe(folder)
+    document = describe(folder, make)
     if as_json:
         return print_json(document)
     tables.console().print(tables.key_value_table(document), "every checksum is right")

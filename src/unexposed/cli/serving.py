@@ -22,7 +22,7 @@ from unexposed.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from unexposed.recommender import Model
+    from unexposed.model.model import Model
 
 
 @with_columns
@@ -65,11 +65,12 @@ def recommend(
     safe: SpreadsheetSafe = False,
 ) -> None:
     """Recommend items for users, by raw id."""
-    from unexposed import serving, writing
-    from unexposed.fold_in import users_alone
-    from unexposed.reading import read_ids, read_log, read_pairs
-    from unexposed.rules import Rules
-    from unexposed.storage import load
+    from unexposed.data import write as writing
+    from unexposed.data.read import read_ids, read_log, read_pairs
+    from unexposed.methods import load
+    from unexposed.model import recommend as serving
+    from unexposed.model.filters import Rules
+    from unexposed.model.fold_in import users_alone
 
     if out is not None:
         writing.check_table(out)
@@ -127,8 +128,8 @@ def similar(
     as_json: AsJson = False,
 ) -> None:
     """Show the items or users whose vectors are most like those of one."""
-    from unexposed.storage import load
-    from unexposed.writing import printed, spreadsheet_safe
+    from unexposed.data.write import printed, spreadsheet_safe
+    from unexposed.methods import load
 
     if (item is None) == (user is None):
         raise InputError("give --item ID or --user ID")
@@ -159,8 +160,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a model for serving: vectors, a nearest-neighbour index, or an ONNX scorer."""
-    from unexposed.export import check_export, describe, export_model
-    from unexposed.storage import load
+    from unexposed.methods import load
+    from unexposed.model.export import check_export, describe, export_model
 
     check_export(to, kind)
     about = export_model(load(folder), to, kind=kind, k=k)
@@ -180,7 +181,7 @@ def _read_titles(
     delimiter: str | None = None,
 ) -> dict[Any, str] | None:
     """What items are called, by raw id."""
-    from unexposed.reading import check_title, read_titles
+    from unexposed.data.read import check_title, read_titles
 
     check_title(path, title)
     if path is None:
@@ -200,7 +201,7 @@ def _with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame"
 
 
 def _read_items(path: Path, model: "Model") -> list[Any]:
-    from unexposed.reading import read_ids
+    from unexposed.data.read import read_ids
 
     items = read_ids(path, model.item_ids)
     if unknown := int((model.item_ids.index(items) < 0).sum()):

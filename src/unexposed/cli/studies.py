@@ -25,9 +25,9 @@ from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
-    from unexposed.data import Clicks
-    from unexposed.experiment import Experiment
-    from unexposed.results import Line
+    from unexposed.data.clicks import Clicks
+    from unexposed.experiments.results import Line
+    from unexposed.experiments.task import Experiment
 
 
 @with_columns
@@ -50,9 +50,9 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Choose the settings of methods on held-out clicks; a study that was stopped goes on."""
-    from unexposed.comparison import parse_methods
-    from unexposed.tuning import best_settings
-    from unexposed.tuning import tune as run
+    from unexposed.evaluation.compare import parse_methods
+    from unexposed.tuning.search import best_settings
+    from unexposed.tuning.search import tune as run
 
     clicks = _clicks_to_tune_on(dataset, train, columns, data_dir)
     source = dataset or str(train and train.stem)
@@ -98,7 +98,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run experiments; what is finished already is not run again."""
-    from unexposed import running
+    from unexposed.experiments import run as running
 
     asked = _experiments(files, miniature=miniature, seeds=seeds, engine=engine)
     labels = None if only is None else [arm.strip() for arm in only.split(",")]
@@ -132,13 +132,13 @@ def _clicks_to_tune_on(
     dataset: str | None, train: Path | None, columns: Columns, data_dir: Path | None
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""
-    from unexposed import datasets as known
-    from unexposed.evaluation import PROTOCOLS
+    from unexposed.data import datasets as known
+    from unexposed.evaluation.protocols import PROTOCOLS
 
     if (dataset is None) == (train is None):
         raise InputError("give either --dataset NAME or --train LOG")
     if train is not None:
-        from unexposed.reading import read_log
+        from unexposed.data.read import read_log
 
         return read_log(train, **columns.given(), say=say)
     assert dataset is not None
@@ -152,7 +152,7 @@ def _experiments(
     files: list[Path], *, miniature: bool, seeds: int | None, engine: str | None
 ) -> "dict[Path, Experiment]":
     """What the files ask for, all of them read before the first is run."""
-    from unexposed import experiment as experiments
+    from unexposed.experiments import spec as experiments
 
     made = {}
     for file in files:
@@ -172,8 +172,8 @@ def _experiments(
 
 def _show_run(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -> Any:
     """Print the table of an experiment, or give its document."""
-    from unexposed import tables
-    from unexposed.comparison import from_lines
+    from unexposed.cli import tables
+    from unexposed.experiments.kinds.compare import from_lines
 
     title = experiment.title.replace("[", r"\[")
     if experiment.kind != "compare":

@@ -19,7 +19,7 @@ from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
-    from unexposed.recommender import Model
+    from unexposed.model.model import Model
 
 
 @with_columns
@@ -40,10 +40,12 @@ def fit(
     ] = None,
 ) -> None:
     """Train a method on a click log and save the model."""
-    from unexposed.checkpoint import EVERY, is_kept, place_beside
-    from unexposed.comparison import parse_methods
-    from unexposed.reading import read_log
-    from unexposed.storage import check_ids, check_place, unlike
+    from unexposed.data.read import read_log
+    from unexposed.evaluation.compare import parse_methods
+    from unexposed.methods import make
+    from unexposed.model.load import unlike
+    from unexposed.model.save import check_ids, check_place
+    from unexposed.training.checkpoint import EVERY, is_kept, place_beside
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
@@ -58,7 +60,7 @@ def fit(
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
-        elif changed := unlike(out, recommender, clicks, seed=seed):
+        elif changed := unlike(out, make, recommender, clicks, seed=seed):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
             say(f"{out} holds this training, finished; to train it again, leave out --resume")
@@ -88,8 +90,9 @@ def update(
     seed: Seed = 0,
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
-    from unexposed.reading import read_log
-    from unexposed.storage import check_place, load
+    from unexposed.data.read import read_log
+    from unexposed.methods import load
+    from unexposed.model.save import check_place
 
     check_place(out)
     model = load(folder)

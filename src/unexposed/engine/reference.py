@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed import bilevel
-from unexposed.engine import Initial, Objective, Optimiser, put_back
 from unexposed.engine.adam import RowAdam, tables_of
-from unexposed.exposure import gated
-from unexposed.losses import LOSSES, pairwise
-from unexposed.sampling import Samples
-from unexposed.validation import ValidationSet
+from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
+from unexposed.maths import bilevel
+from unexposed.maths.exposure import gated
+from unexposed.maths.losses import LOSSES, pairwise
+from unexposed.sampling.samples import Samples
+from unexposed.sampling.validation import ValidationSet
 
 LEARNED_EXPOSURE = ("exposure_user_factors", "exposure_feature_weight", "gate_weight", "gate_bias")
 

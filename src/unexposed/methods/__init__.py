@@ -1,5 +1,6 @@
 """One file a method; METHODS names them all."""
 
+from pathlib import Path
 from typing import Any
 
 from unexposed.errors import InputError, did_you_mean
@@ -13,7 +14,9 @@ from unexposed.methods.relmf import RelMF
 from unexposed.methods.ubo import UBO
 from unexposed.methods.umf import UMF
 from unexposed.methods.wmf import WMF
-from unexposed.recommender import Recommender
+from unexposed.model.load import load as load_with
+from unexposed.model.model import Model
+from unexposed.model.recommender import Recommender
 from unexposed.settings import check_names
 
 METHODS: dict[str, type[Recommender]] = {
@@ -41,3 +44,11 @@ def method(name: str) -> type[Recommender]:
     if name not in METHODS:
         raise InputError(f"no method {name!r}; {did_you_mean(name, METHODS)}")
     return METHODS[name]
+
+
+def load(folder: str | Path, *, verify: bool = False) -> Model:
+    """The model that was saved in this folder, mapped: it is read where it is used.
+
+    With `verify` all of it is read now, compared with its checksums, and looked through.
+    """
+    return load_with(folder, make, verify=verify)

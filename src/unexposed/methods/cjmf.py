@@ -8,15 +8,20 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from unexposed import engine as engines
-from unexposed import exposure, sampling, training
-from unexposed.data import Clicks, Indices, pair_keys
-from unexposed.engine.cjmf import LEAST, Optimiser, Rates, Samples, Tables, build
+from unexposed.data.clicks import Clicks, Indices, pair_keys
+from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.reference import item_exposure
-from unexposed.factors import STEP, TrainedMethod
+from unexposed.engine.cjmf.step import LEAST, JointRates, Rates, Samples, Tables
+from unexposed.engine.objective import Name
+from unexposed.maths import exposure
+from unexposed.methods.trained import STEP, TrainedMethod
+from unexposed.model.graph import LAST, Graph
 from unexposed.progress import Progress
-from unexposed.recommender import Block, Parameters, Side
+from unexposed.ranking.blocks import Block
+from unexposed.sampling import samples as sampling
 from unexposed.settings import setting
+from unexposed.training import loop as training
+from unexposed.training.given import Parameters, Side
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class CJMF(TrainedMethod):
     negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
-    engine: engines.Name = setting("auto", "what runs the steps; they agree, and differ in speed")
+    engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
     def trainee(
         self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
@@ -85,9 +90,9 @@ class CJMF(TrainedMethod):
             clicks.item_counts, exponent=self.popularity_exponent, floor=LEAST
         )
 
-    def optimiser(self) -> Optimiser:
+    def optimiser(self) -> JointRates:
         residual = Rates(self.residual_learning_rate, self.residual_weight_decay)
-        return Optimiser(
+        return JointRates(
             Rates(self.learning_rate, self.weight_decay),
             Rates(self.exposure_learning_rate, self.exposure_weight_decay),
             residual if self.residual else None,
@@ -120,6 +125,23 @@ class CJMF(TrainedMethod):
             logits = user_factors[:, model] @ item_factors[:, model].T
             total += expit(logits, out=logits)
         return total / np.float32(user_factors.shape[1])
+
+    def add_score(self, graph: Graph, parameters: Parameters) -> None:
+        """mean_c σ(ω_ucᵀω_ic), the vectors of the sub-models in rows."""
+        graph.constant("user_factors", parameters["submodel_user_factors"])
+        graph.constant("item_factors", parameters["submodel_item_factors"])
+        graph.constant("last", LAST)
+        graph.constant("candidate", np.array([1], dtype=np.int64))
+        graph.add("Gather", "user_factors", "users", to="user")  # (batch, C, dim)
+        graph.add("Gather", "item_factors", "items", to="item")  # (batch, candidates, C, dim)
+        graph.add("Unsqueeze", "user", "candidate", to="user_each")
+        graph.add("Mul", "item", "user_each", to="products")
+        graph.add("ReduceSum", "products", "last", to="logits", keepdims=0)
+        graph.add("Sigmoid", "logits", to="relevances")
+        graph.output("ReduceMean", "relevances", to="score", axes=[-1], keepdims=0)
+
+    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
+        graph.table("exposure_table", parameters["exposure"], to="exposure")
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block:
         """The mean exposure of an item over the sub-models, the same for every user."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unexposed.engine import Objective
-from unexposed.factors import PointwiseMethod
+from unexposed.engine.objective import Objective
+from unexposed.methods.trained import PointwiseMethod
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unexposed.checkpoint import Checkpoint
-from unexposed.data import Clicks, Indices
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.model.graph import Graph
+from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.recommender import Block, Parameters, Recommender, Side
+from unexposed.ranking.blocks import Block
+from unexposed.training.checkpoint import Checkpoint
+from unexposed.training.given import Parameters, Side
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Popularity(Recommender):
     ) -> Parameters:
         del parameters, clicks, n_clicks, epochs
         return {}
+
+    def add_score(self, graph: Graph, parameters: Parameters) -> None:
+        graph.table("item_counts", parameters["item_counts"], to="score")
 
     def scores(self, parameters: Parameters, users: Indices) -> Block:
         counts = parameters["item_counts"]

@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unexposed.checkpoint import Checkpoint
-from unexposed.data import Clicks, Indices
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.recommender import Block, Parameters, Recommender, Side, pair_hash
+from unexposed.ranking.blocks import Block, pair_hash
+from unexposed.training.checkpoint import Checkpoint
+from unexposed.training.given import Parameters, Side
 
 
 @dataclass(frozen=True)

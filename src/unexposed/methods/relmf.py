@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.engine import Objective
-from unexposed.factors import GivenExposureMethod
+from unexposed.engine.objective import Objective
+from unexposed.methods.trained import GivenExposureMethod
 from unexposed.settings import setting
 
 

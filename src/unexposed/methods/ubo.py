@@ -6,14 +6,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import engine as engines
-from unexposed import exposure, validation
-from unexposed.data import Clicks, Indices
-from unexposed.engine import Engine, Objective, Optimiser, Strategy
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.engine.build import build
+from unexposed.engine.objective import Engine, Objective, Optimiser, Strategy
 from unexposed.errors import InputError
-from unexposed.factors import PopularityMethod, continued
-from unexposed.recommender import Block, Parameters, Side
+from unexposed.maths import exposure
+from unexposed.methods.trained import PopularityMethod, continued
+from unexposed.model.graph import Graph
+from unexposed.ranking.blocks import Block
+from unexposed.sampling import validation
 from unexposed.settings import setting
+from unexposed.training.given import Parameters, Side
 
 _FIRST = np.zeros(1, dtype=np.int32)
 
@@ -100,7 +103,7 @@ class UBO(PopularityMethod):
         start["gate_weight"] = self.normal(1, rng)[0]
         start["gate_bias"] = np.full(1, self.gate_start, dtype=np.float32)
         guide = side.validation or self.validation_set(clicks, rng)
-        return engines.build(
+        return build(
             self.objective(),
             self.optimiser(),
             continued(start, side.start),
@@ -150,6 +153,23 @@ class UBO(PopularityMethod):
             parameters["popularity"],
             offset=self.exposure_offset,
         )
+
+    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
+        """m = θ_i + r·(σ(e_uᵀω_i + offset) − θ_i), r = σ(wᵀω_i + b)."""
+        for name in ("exposure_user_factors", "gate_weight", "gate_bias", "popularity"):
+            graph.constant(name, parameters[name])
+        graph.constant("offset", np.float32(self.exposure_offset))
+        graph.add("MatMul", "item", "gate_weight", to="gate_product")
+        graph.add("Add", "gate_product", "gate_bias", to="gate_logit")
+        graph.add("Sigmoid", "gate_logit", to="gate")
+        graph.add("Gather", "exposure_user_factors", "users", to="seer")
+        graph.product("item", "seer", to="seen_product")
+        graph.add("Add", "seen_product", "offset", to="seen_logit")
+        graph.add("Sigmoid", "seen_logit", to="seen")
+        graph.add("Gather", "popularity", "items", to="popular")
+        graph.add("Sub", "seen", "popular", to="difference")
+        graph.add("Mul", "gate", "difference", to="gated")
+        graph.output("Add", "popular", "gated", to="exposure")
 
     def pair_exposure(
         self, parameters: Parameters, users: Indices, items: Indices

@@ -8,12 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed import algebra, training
-from unexposed.data import Clicks
-from unexposed.factors import TrainedMethod, continued
+from unexposed.data.clicks import Clicks
+from unexposed.maths import algebra
+from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.progress import Progress
-from unexposed.recommender import Parameters, Side
 from unexposed.settings import setting
+from unexposed.training import loop as training
+from unexposed.training.given import Parameters, Side
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data import Indices
-from unexposed.recommender import Model
+from unexposed.data.clicks import Indices
+from unexposed.model.model import Model
 from unexposed.report.names import Names
 from unexposed.report.sampled import Sample, exposure_of, relevance_of
 

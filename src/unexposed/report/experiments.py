@@ -5,12 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from unexposed import experiment, exposure_trend, gradient_variance, results, running
-from unexposed.comparison import from_lines
-from unexposed.datasets import DATASETS
+from unexposed.data.datasets import DATASETS
 from unexposed.errors import InputError
+from unexposed.experiments import results
+from unexposed.experiments import run as running
+from unexposed.experiments import spec as experiment
+from unexposed.experiments.kinds import exposure_trend, gradient_variance
+from unexposed.experiments.kinds.compare import from_lines
+from unexposed.experiments.results import Line
+from unexposed.experiments.task import Experiment
 from unexposed.report import summary
-from unexposed.results import Line
 
 METRIC = "dcg@3"  # which figures show and the first of the short tables
 
@@ -88,7 +92,7 @@ def data_title(data: dict[str, Any]) -> str:
     return f"simulated world, {world['users']:,} × {world['items']:,}"
 
 
-def _compared(asked: experiment.Experiment, lines: list[Line]) -> dict[str, Any]:
+def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
     first = from_lines(asked, lines)
     if not first.results:
         return {}
@@ -104,7 +108,7 @@ def _compared(asked: experiment.Experiment, lines: list[Line]) -> dict[str, Any]
     }
 
 
-_FOUND: dict[str, Callable[[experiment.Experiment, list[Line]], dict[str, Any]]] = {
+_FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
     "compare": _compared,
     "exposure_trend": lambda _, lines: {
         "trend": summary.trend(lines),

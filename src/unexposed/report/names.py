@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from unexposed.data import Ids
+from unexposed.data.ids import Ids
 from unexposed.errors import plain
 
 LONGEST = 60

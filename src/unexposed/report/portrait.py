@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from unexposed import catalogue, settings
-from unexposed.data import Clicks, Judgements
-from unexposed.evaluation import PROTOCOLS, Protocol, describe
-from unexposed.recommender import Model
+from unexposed import settings
+from unexposed.data.clicks import Clicks, Judgements
+from unexposed.evaluation.protocols import PROTOCOLS, Protocol, describe
+from unexposed.model.model import Model
+from unexposed.ranking import catalogue
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
 from unexposed.report.names import Names

@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from unexposed.data import Clicks, Indices
-from unexposed.factors import FactorMethod
+from unexposed.data.clicks import Clicks, Indices
 from unexposed.methods.cjmf import CJMF
 from unexposed.methods.expomf import ExpoMF
-from unexposed.recommender import Block, Model, best_first, blocks
-from unexposed.rules import hide
+from unexposed.methods.trained import FactorMethod
+from unexposed.model.filters import hide
+from unexposed.model.model import Model
+from unexposed.ranking.blocks import Block, blocks
+from unexposed.ranking.top import best_first
 
 USERS = 400
 PAIRS = 200  # of each user, unclicked

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from unexposed.datasets import DATASETS
+from unexposed.data.datasets import DATASETS
 from unexposed.report import experiment_tables as make
 from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import settings, statistics
-from unexposed import timing as timings
-from unexposed.comparison import Comparison, Result
+from unexposed import settings
+from unexposed.evaluation import significance as statistics
+from unexposed.evaluation.compare import Comparison, Result
+from unexposed.experiments.kinds import timing as timings
+from unexposed.experiments.results import Line
 from unexposed.report.look import known_as, place
-from unexposed.results import Line
 
 FEWEST_CLICKS = 50  # drawn in a range of exposure; with fewer its variance comes out too small
 LOSSES = {  # the losses whose variance is measured → title, and the method that trains with it

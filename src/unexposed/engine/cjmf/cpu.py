@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from unexposed import sampling
-from unexposed.engine import put_back
-from unexposed.engine.cjmf import Optimiser, Samples, Tables, kernels
+from unexposed.compiled import CORES
+from unexposed.engine.cjmf import kernels
+from unexposed.engine.cjmf.step import JointRates, Samples, Tables
 from unexposed.engine.cpu.lanes import whole
-from unexposed.loops import CORES
+from unexposed.engine.objective import put_back
+from unexposed.sampling import samples as sampling
 
 RUN: Any = kernels.run
 SPAN = 200_000  # clicks of one call to the kernel: it cannot be interrupted
@@ -22,7 +23,7 @@ class CpuLearner:
 
     def __init__(
         self,
-        optimiser: Optimiser,
+        optimiser: JointRates,
         tables: Mapping[str, NDArray[Any]],
         popularity: NDArray[Any],
         *,

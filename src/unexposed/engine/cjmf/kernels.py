@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unexposed.engine.cjmf import LARGEST_LOGIT, LEAST, MOST
+from unexposed.engine.cjmf.step import LARGEST_LOGIT, LEAST, MOST
 from unexposed.engine.cpu.compile import Array, jit, jit_entry, jit_inline, wait_for_all
 from unexposed.engine.cpu.formulas import all_odds_against, low_variance_slope, odds_against
 from unexposed.engine.cpu.grouping import group

@@ -8,10 +8,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, sigmoid
 
-from unexposed.engine import put_back
 from unexposed.engine.adam import RowAdam
-from unexposed.engine.cjmf import LARGEST_LOGIT, LEAST, MOST, Optimiser, Rates, Samples, Tables
-from unexposed.losses import inverse_propensity, low_variance
+from unexposed.engine.cjmf.step import (
+    LARGEST_LOGIT,
+    LEAST,
+    MOST,
+    JointRates,
+    Rates,
+    Samples,
+    Tables,
+)
+from unexposed.engine.objective import put_back
+from unexposed.maths.losses import inverse_propensity, low_variance
 
 
 def item_exposure(
@@ -66,7 +74,7 @@ class ReferenceLearner:
 
     def __init__(
         self,
-        optimiser: Optimiser,
+        optimiser: JointRates,
         tables: Mapping[str, NDArray[Any]],
         popularity: NDArray[Any],
         *,

@@ -12,7 +12,6 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from unexposed.engine import RELEVANCE, Initial, Objective, Optimiser, has_closed_form, put_back
 from unexposed.engine.cpu import phases
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.cpu.guide import new_guide
@@ -32,10 +31,18 @@ from unexposed.engine.cpu.layout import (
     aligned_zeros,
     arrays,
 )
+from unexposed.engine.objective import (
+    RELEVANCE,
+    Initial,
+    Objective,
+    Optimiser,
+    has_closed_form,
+    put_back,
+)
 from unexposed.errors import InputError
-from unexposed.losses import LOSSES
-from unexposed.sampling import Samples
-from unexposed.validation import ValidationSet
+from unexposed.maths.losses import LOSSES
+from unexposed.sampling.samples import Samples
+from unexposed.sampling.validation import ValidationSet
 
 LEARNED = ("users", "items", "seers", "gate")
 NUMBA_CONFIG: Any = numba.config

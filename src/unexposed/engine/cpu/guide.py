@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.engine.cpu.layout import BLOCK, Guide, aligned_zeros
-from unexposed.validation import ValidationSet
+from unexposed.sampling.validation import ValidationSet
 
 Integers = NDArray[np.int32]
 

@@ -18,16 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.data import Clicks
-from unexposed.engine import Initial, Objective, Optimiser, has_closed_form
+from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.cuda.card import available as available
 from unexposed.engine.cuda.card import load
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.objective import Initial, Objective, Optimiser, has_closed_form
 from unexposed.errors import InputError
-from unexposed.losses import LOSSES
-from unexposed.sampling import Drawing, Samples
-from unexposed.validation import ValidationSet
+from unexposed.maths.losses import LOSSES
+from unexposed.sampling.samples import Drawing, Samples
+from unexposed.sampling.validation import ValidationSet
 
 CHUNK = 1 << 24  # pairs on the card at a time
 STEPS_A_GRAPH = 16

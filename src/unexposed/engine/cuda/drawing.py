@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.data import Clicks
+from unexposed.data.clicks import Clicks
 from unexposed.engine.cuda.card import load
 from unexposed.errors import InputError
-from unexposed.sampling import Drawing, Samples
+from unexposed.sampling.samples import Drawing, Samples
 
 BLOCK = 256  # pairs of a program
 

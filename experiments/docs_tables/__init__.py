@@ -1,0 +1,1 @@
+"""The tables of `docs/`, from results and studies."""

@@ -1,0 +1,314 @@
+"""Who clicked what, and what was judged."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unexposed.data.ids import Ids as Ids
+from unexposed.errors import InputError
+
+Indices = NDArray[np.int32]
+
+
+class HasIds(Protocol):
+    """Anything that knows users and items by raw id: clicks, judgements, a fitted model."""
+
+    @property
+    def user_ids(self) -> Ids: ...
+
+    @property
+    def item_ids(self) -> Ids: ...
+
+
+def pair_keys(users: NDArray[Any], items: NDArray[Any], n_items: int) -> NDArray[np.int64]:
+    """One number for each pair, ordered by user, then item."""
+    return users.astype(np.int64) * n_items + items
+
+
+@dataclass(frozen=True, eq=False)
+class Clicks:
+    """The clicked pairs, ordered by user and item, each once, with how often it was clicked.
+
+    A pair that is not here is unknown: never shown, or shown and not liked.
+    """
+
+    users: Indices
+    items: Indices
+    counts: Indices
+    user_ids: Ids
+    item_ids: Ids
+
+    def __post_init__(self) -> None:
+        _check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
+        if self.counts.shape != self.users.shape or (len(self.counts) and self.counts.min() < 1):
+            raise InputError("clicks need a count of at least 1 for each pair")
+
+    @staticmethod
+    def from_pairs(
+        users: NDArray[Any],
+        items: NDArray[Any],
+        *,
+        user_ids: Ids,
+        item_ids: Ids,
+        counts: NDArray[Any] | None = None,
+    ) -> "Clicks":
+        """Clicks from pairs of indices in any order; repeated pairs are merged and counted."""
+        n_items = max(len(item_ids), 1)
+        users, items = np.asarray(users), np.asarray(items)
+        _check_inside(users, items, user_ids, item_ids, what="clicks")
+        keys = pair_keys(users, items, n_items)
+        if counts is None:
+            keys, merged = np.unique(keys, return_counts=True)
+        else:
+            keys, place = np.unique(keys, return_inverse=True)
+            merged = np.bincount(place, weights=counts, minlength=len(keys))
+        return Clicks(
+            (keys // n_items).astype(np.int32),
+            (keys % n_items).astype(np.int32),
+            merged.astype(np.int32),
+            user_ids,
+            item_ids,
+        )
+
+    @staticmethod
+    def stored(
+        users: Indices,
+        items: Indices,
+        counts: Indices,
+        user_start: NDArray[np.int64],
+        *,
+        user_ids: Ids,
+        item_ids: Ids,
+    ) -> "Clicks":
+        """Clicks that lie in a file, not looked at: see `checked`."""
+        clicks = object.__new__(Clicks)
+        clicks.__dict__.update(
+            users=users,
+            items=items,
+            counts=counts,
+            _stored_start=user_start,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            _in_memory=False,
+        )
+        return clicks
+
+    @cached_property
+    def _in_memory(self) -> bool:
+        return True
+
+    def checked(self) -> "Clicks":
+        """These clicks in memory and checked, for work on all of them; as a rule they are."""
+        return self if self._in_memory else self._checked
+
+    @cached_property
+    def _checked(self) -> "Clicks":
+        users, items, counts = (np.array(c) for c in (self.users, self.items, self.counts))
+        clicks = Clicks(users, items, counts, self.user_ids, self.item_ids)
+        if not np.array_equal(clicks.user_start, self.user_start):
+            raise InputError("clicks must begin for each user where they are said to")
+        return clicks
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @cached_property
+    def keys(self) -> NDArray[np.int64]:
+        """The pairs as sorted numbers, for membership by binary search."""
+        log = self.checked()
+        return pair_keys(log.users, log.items, self.n_items)
+
+    @cached_property
+    def user_start(self) -> NDArray[np.int64]:
+        """Where each user's clicks begin; one entry more than there are users."""
+        if self._in_memory:
+            return np.searchsorted(self.users, np.arange(self.n_users + 1))
+        start: NDArray[np.int64] = self.__dict__["_stored_start"]
+        if start[0] != 0 or start[-1] != len(self) or (start[1:] < start[:-1]).any():
+            raise InputError("clicks must begin for each user where those of the one before end")
+        return start
+
+    @cached_property
+    def item_counts(self) -> NDArray[np.int64]:
+        """How many users clicked each item."""
+        return np.bincount(self.checked().items, minlength=self.n_items)
+
+    @cached_property
+    def user_counts(self) -> NDArray[np.int64]:
+        """How many items each user clicked."""
+        return np.bincount(self.checked().users, minlength=self.n_users)
+
+    def contain(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether each pair was clicked."""
+        if len(self) == 0:
+            return np.zeros(len(users), dtype=bool)
+        wanted = pair_keys(users, items, self.n_items)
+        place = np.searchsorted(self.keys, wanted).clip(max=len(self) - 1)
+        return self.keys[place] == wanted
+
+    def matrix(self) -> sp.csr_array:
+        """Users × items, sparse, 1 for a click."""
+        ones, log = np.ones(len(self), dtype=np.float32), self.checked()
+        return sp.csr_array((ones, log.items, log.user_start), shape=(self.n_users, self.n_items))
+
+    def pick(self, chosen: NDArray[Any]) -> "Clicks":
+        """The clicks at these positions (a mask, or ascending indices)."""
+        return replace(
+            self, users=self.users[chosen], items=self.items[chosen], counts=self.counts[chosen]
+        )
+
+    def hold_out(self, *, fraction: float, seed: int) -> tuple["Clicks", "Clicks"]:
+        """The clicks without, and only, a random fraction of them (rounded down)."""
+        if not 0 <= fraction < 1:
+            raise InputError(f"the held-out fraction must lie in [0, 1), got {fraction}")
+        chosen = np.zeros(len(self), dtype=bool)
+        order = np.random.default_rng(seed).permutation(len(self))
+        chosen[order[: int(len(self) * fraction)]] = True
+        return self.pick(~chosen), self.pick(chosen)
+
+    def union(self, other: "Clicks") -> "Clicks":
+        """All clicks of both, which know the same users and items."""
+        return Clicks.from_pairs(
+            np.concatenate([self.users, other.users]),
+            np.concatenate([self.items, other.items]),
+            counts=np.concatenate([self.counts, other.counts]),
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """Pairs whose relevance is known, because their exposure was: the test labels."""
+
+    users: Indices
+    items: Indices
+    relevant: NDArray[np.bool_]
+    user_ids: Ids
+    item_ids: Ids
+
+    def __post_init__(self) -> None:
+        _check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="judgements")
+        if self.relevant.shape != self.users.shape or self.relevant.dtype != bool:
+            raise InputError("judgements need one bool for each pair")
+
+    @staticmethod
+    def from_pairs(
+        users: NDArray[Any],
+        items: NDArray[Any],
+        relevant: NDArray[Any],
+        *,
+        user_ids: Ids,
+        item_ids: Ids,
+    ) -> "Judgements":
+        """Judgements from pairs in any order; a pair judged twice is relevant if it ever was."""
+        n_items = max(len(item_ids), 1)
+        users, items = np.asarray(users), np.asarray(items)
+        _check_inside(users, items, user_ids, item_ids, what="judgements")
+        keys = pair_keys(users, items, n_items)
+        keys, place = np.unique(keys, return_inverse=True)
+        ever = np.zeros(len(keys), dtype=bool)
+        np.logical_or.at(ever, place, np.asarray(relevant, dtype=bool))
+        return Judgements(
+            (keys // n_items).astype(np.int32),
+            (keys % n_items).astype(np.int32),
+            ever,
+            user_ids,
+            item_ids,
+        )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def pick(self, chosen: NDArray[Any]) -> "Judgements":
+        """The judgements at these positions (a mask, or ascending indices)."""
+        return replace(
+            self, users=self.users[chosen], items=self.items[chosen], relevant=self.relevant[chosen]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Explicit ratings of distinct pairs: what data sets hold before a threshold makes clicks."""
+
+    users: Indices
+    items: Indices
+    values: NDArray[np.float32]
+    user_ids: Ids
+    item_ids: Ids
+
+    def __post_init__(self) -> None:
+        if not len(self.users) == len(self.items) == len(self.values):
+            raise InputError("ratings need one user, item and value each")
+        if not np.isfinite(self.values).all():
+            raise InputError("ratings must be finite numbers")
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def clicks(self, *, threshold: float) -> Clicks:
+        """The pairs rated at least this; the others stay unknown."""
+        liked = self.values >= threshold
+        return Clicks.from_pairs(
+            self.users[liked], self.items[liked], user_ids=self.user_ids, item_ids=self.item_ids
+        )
+
+    def judgements(self, *, threshold: float) -> Judgements:
+        """Every rated pair, relevant if rated at least this."""
+        return Judgements.from_pairs(
+            self.users,
+            self.items,
+            self.values >= threshold,
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What a method trains on, what chooses its epoch and settings, and what judges it."""
+
+    train: Clicks
+    held_out: Clicks
+    judged: Judgements
+
+    def __post_init__(self) -> None:
+        for part in (self.held_out, self.judged):
+            same = part.user_ids == self.train.user_ids and part.item_ids == self.train.item_ids
+            if not same:
+                raise InputError("the parts of a split must know the same users and items")
+        if self.train.contain(self.held_out.users, self.held_out.items).any():
+            raise InputError("held-out clicks must not be among the training clicks")
+
+
+def _check_pairs(
+    users: Indices, items: Indices, user_ids: Ids, item_ids: Ids, *, what: str
+) -> None:
+    if users.shape != items.shape or users.ndim != 1:
+        raise InputError(f"{what} need as many users as items")
+    _check_inside(users, items, user_ids, item_ids, what=what)
+    if (np.diff(pair_keys(users, items, len(item_ids))) <= 0).any():
+        raise InputError(f"{what} must be ordered by user and item without repeats: use from_pairs")
+
+
+def _check_inside(
+    users: NDArray[Any], items: NDArray[Any], user_ids: Ids, item_ids: Ids, *, what: str
+) -> None:
+    if len(users) == 0:
+        return
+    if users.min() < 0 or users.max() >= len(user_ids):
+        raise InputError(f"{what} have a user index outside 0 … {len(user_ids) - 1}")
+    if items.min() < 0 or items.max() >= len(item_ids):
+        raise InputError(f"{what} have an item index outside 0 … {len(item_ids) - 1}")

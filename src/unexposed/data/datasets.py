@@ -1,0 +1,355 @@
+"""The data sets of the field, read from their original files."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unexposed.data.clicks import Ratings, pair_keys
+from unexposed.data.ids import Ids
+from unexposed.errors import InputError, did_you_mean
+
+Folder = str | os.PathLike[str]
+
+_YAHOO = "ydata-ymusic-rating-study-v1_0-"
+_WEBSCOPE = "https://webscope.sandbox.yahoo.com/catalog.php?datatype=r"
+_AMAZON = "ratings_CDs_and_Vinyl.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class RatingData:
+    """What a data set holds; all parts know the same users and items."""
+
+    logged: Ratings  # of what users chose to rate, or were led to
+    random: Ratings | None = None  # of items shown uniformly at random
+    user_features: NDArray[np.float32] | None = None
+    item_features: NDArray[np.float32] | None = None
+    item_titles: list[str] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Where a data set comes from, and how its files are read.
+
+    A file whose SHA-256 is None is taken as it comes: its publisher gives none and we know none.
+    """
+
+    name: str
+    title: str
+    folder: str
+    files: dict[str, str | None]  # path inside the folder → SHA-256
+    homepage: str
+    download: str | None  # a zip archive, or the only file itself
+    terms: str
+    absent: str  # what to do when it is not here
+    read: Callable[[Path], RatingData]
+
+
+def load(name: str, *, data_dir: Folder | None = None, download: bool = True) -> RatingData:
+    """The data set of this name, downloaded first where that is needed and possible."""
+    dataset = _known(name)
+    folder = locate(name, data_dir)
+    if folder is None:
+        if download and dataset.download:
+            return _download(dataset, dataset.download)
+        raise InputError(f"{dataset.title} is not here: {dataset.absent}")
+    if wrong := fault(dataset, folder):
+        again = " to have it downloaded again" if dataset.download else ""
+        raise InputError(f"{folder}: {wrong}; restore that file, or remove the folder{again}")
+    return dataset.read(folder)
+
+
+def locate(name: str, data_dir: Folder | None = None) -> Path | None:
+    """The folder of a data set: in `data_dir`, else $UNEXPOSED_DATA, else the user's cache."""
+    dataset = _known(name)
+    places = [_cache()]
+    if from_environment := os.environ.get("UNEXPOSED_DATA"):
+        places.insert(0, Path(from_environment).expanduser())
+    if data_dir is not None:
+        given = Path(data_dir).expanduser()
+        if not given.is_dir():
+            raise InputError(f"the data folder {given} does not exist")
+        places.insert(0, given)
+    return next((p / dataset.folder for p in places if (p / dataset.folder).is_dir()), None)
+
+
+def status(data_dir: Folder | None = None) -> list[dict[str, str | None]]:
+    """What there is, where it comes from, its terms, and the folder it is in, if it is here."""
+    rows = []
+    for name, dataset in DATASETS.items():
+        folder = locate(name, data_dir)
+        rows.append(
+            {
+                "name": name,
+                "title": dataset.title,
+                "present": str(folder) if folder else None,
+                "homepage": dataset.homepage,
+                "terms": dataset.terms,
+                "download": dataset.download,
+                "sha256": "\n".join(
+                    f"{digest or 'none is published'}  {file}"
+                    for file, digest in dataset.files.items()
+                ),
+                "absent": dataset.absent,
+            }
+        )
+    return rows
+
+
+def _known(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise InputError(f"no data set {name!r}; {did_you_mean(name, DATASETS)}")
+    return DATASETS[name]
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unexposed"
+
+
+def fault(dataset: Dataset, folder: Path) -> str | None:
+    """What is wrong with the first wrong file."""
+    for name, expected in dataset.files.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if expected is None:
+            continue
+        with open(folder / name, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != expected:
+            return f"{name} is not the original: SHA-256 {found[:12]}…, expected {expected[:12]}…"
+    return None
+
+
+def _download(dataset: Dataset, url: str) -> RatingData:
+    """The data from its address; its folder enters the cache whole and read once, or not at all."""
+    import pooch  # here, for whoever has the files need not wait for it
+
+    target = _cache() / dataset.folder
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".download-", dir=target.parent) as scratch:
+            fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "unpacked")
+            pooch.HTTPDownloader(chunk_size=1 << 20)(url, str(fetched), None)
+            folder = _unpack(dataset, fetched, unpacked, is_archive=url.endswith(".zip"))
+            if wrong := fault(dataset, folder):
+                raise InputError(wrong)
+            data = dataset.read(folder)
+            try:
+                folder.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was faster
+                    raise
+            return data
+    except (OSError, InputError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"cannot download {dataset.title} from {url}: {_reason(error)}; "
+            f"try again later, or put its files into {target}"
+        ) from error
+
+
+def _unpack(dataset: Dataset, fetched: Path, unpacked: Path, *, is_archive: bool) -> Path:
+    """The folder with the files: the archive may hold them in a folder of its own."""
+    if not is_archive:
+        (name,) = dataset.files
+        (unpacked / name).parent.mkdir(parents=True)
+        fetched.rename(unpacked / name)
+        return unpacked
+    with zipfile.ZipFile(fetched) as archive:
+        archive.extractall(unpacked)
+    folders = [unpacked, *sorted(p for p in unpacked.rglob("*") if p.is_dir())]
+    complete = (f for f in folders if all((f / name).is_file() for name in dataset.files))
+    return next(complete, unpacked)
+
+
+def _reason(error: Exception) -> str:
+    # the errors of requests are OSErrors, with a paragraph for a text
+    if (response := getattr(error, "response", None)) is not None:
+        response.close()  # pooch leaves it open
+        return f"the server answered {response.status_code} {response.reason}"
+    if isinstance(error, OSError):
+        return error.strerror or "no connection, or it broke off"
+    return str(error)
+
+
+def _read_coat(folder: Path) -> RatingData:
+    def ratings(name: str) -> Ratings:
+        matrix = _read_matrix(folder / name, n_rows=290, n_columns=300)
+        users, items = np.nonzero(matrix)
+        return _ratings(users, items, matrix[users, items], Ids.range(290), Ids.range(300))
+
+    features = folder / "user_item_features"
+    return RatingData(
+        logged=ratings("train.ascii"),
+        random=ratings("test.ascii"),
+        user_features=_read_matrix(features / "user_features.ascii", n_rows=290, n_columns=14),
+        item_features=_read_matrix(features / "item_features.ascii", n_rows=300, n_columns=33),
+    )
+
+
+def _read_yahoo_r3(folder: Path) -> RatingData:
+    ids = _numbers_to(15_400), _numbers_to(1_000)
+    return RatingData(
+        logged=_read_table(folder / (_YAHOO + "train.txt"), *ids),
+        random=_read_table(folder / (_YAHOO + "test.txt"), *ids),
+    )
+
+
+def _read_ml_100k(folder: Path) -> RatingData:
+    ids, titles = [], []
+    for number, line in enumerate((folder / "u.item").read_text("latin-1").splitlines(), 1):
+        item, *fields = line.split("|")
+        if not item.isdecimal() or not fields:
+            raise _malformed(folder / "u.item", number, line, "an item id, |, its title")
+        ids.append(int(item))
+        titles.append(fields[0])
+    logged = _read_table(folder / "u.data", _numbers_to(943), Ids.of(ids))
+    return RatingData(logged, item_titles=titles)
+
+
+def _read_amazon_cds(folder: Path) -> RatingData:
+    users, items, values = _read_lines(folder / _AMAZON, ",", parse_id=str)
+    user_ids, item_ids = Ids.of(dict.fromkeys(users)), Ids.of(dict.fromkeys(items))
+    return RatingData(
+        _ratings(user_ids.index(users), item_ids.index(items), values, user_ids, item_ids)
+    )
+
+
+def _numbers_to(n: int) -> Ids:
+    return Ids(np.arange(1, n + 1))
+
+
+def _read_table(path: Path, user_ids: Ids, item_ids: Ids) -> Ratings:
+    """Tab-separated ratings among these users and items, known by number."""
+    try:
+        table = np.loadtxt(path, np.int64, delimiter="\t", comments=None, usecols=(0, 1, 2))
+        users, items, values = table.reshape(-1, 3).T
+        if values.min() < 1 or values.max() > 5:
+            raise ValueError
+    except ValueError:  # a slower look finds the line
+        users, items, values = map(np.array, _read_lines(path, "\t", parse_id=int))
+    indices = user_ids.index(users), item_ids.index(items)
+    for raw, index in zip((users, items), indices, strict=True):
+        if (index < 0).any():
+            raise InputError(f"{path}: there is no user or item {raw[index < 0][0]}")
+    return _ratings(*indices, values, user_ids, item_ids)
+
+
+def _read_lines(
+    path: Path, separator: str, *, parse_id: Callable[[str], Any]
+) -> tuple[list[Any], list[Any], list[float]]:
+    """Users, items and ratings of 1 to 5: the first columns of a file without a header."""
+    users, items, values = [], [], []
+    with open(path, encoding="latin-1") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                user, item, text, *_ = line.split(separator)
+                value = float(text)
+                if not 1 <= value <= 5:
+                    raise ValueError
+                users.append(parse_id(user))
+                items.append(parse_id(item))
+                values.append(value)
+            except ValueError:
+                raise _malformed(path, number, line, "user, item, rating of 1 to 5") from None
+    if not users:
+        raise InputError(f"{path} holds no ratings")
+    return users, items, values
+
+
+def _ratings(
+    users: NDArray[Any], items: NDArray[Any], values: ArrayLike, user_ids: Ids, item_ids: Ids
+) -> Ratings:
+    """Ratings ordered by user and item; of a pair rated twice, the later line counts."""
+    # the first among the reversed lines is the last
+    keys = pair_keys(users, items, len(item_ids))[::-1]
+    chosen = len(keys) - 1 - np.unique(keys, return_index=True)[1]
+    users, items = users[chosen].astype(np.int32), items[chosen].astype(np.int32)
+    return Ratings(users, items, np.asarray(values, np.float32)[chosen], user_ids, item_ids)
+
+
+def _malformed(path: Path, number: int, line: str, expected: str) -> InputError:
+    return InputError(f"{path}, line {number}: expected {expected}, got {line.strip()[:80]!r}")
+
+
+def _read_matrix(path: Path, *, n_rows: int, n_columns: int) -> NDArray[np.float32]:
+    matrix = np.empty((n_rows, n_columns), dtype=np.float32)
+    lines = path.read_text("latin-1").splitlines()
+    if len(lines) != n_rows:
+        raise InputError(f"{path}: expected {n_rows} lines, got {len(lines)}")
+    for number, line in enumerate(lines, 1):
+        try:
+            matrix[number - 1] = np.array(line.split(), dtype=np.float32).reshape(n_columns)
+        except ValueError:
+            raise _malformed(path, number, line, f"{n_columns} numbers") from None
+    return matrix
+
+
+DATASETS = {
+    "coat": Dataset(
+        name="coat",
+        title="Coat",
+        folder="coat",
+        files={
+            "train.ascii": "a87bd9e7eaf3b89f976df3f25d4aa5d5d871be8a00b58947df9e6e015559bd37",
+            "test.ascii": "de6714ab105a5e0be8166be7fd313901b29f9a09c3bea307901457d1d71847e6",
+            "user_item_features/user_features.ascii": (
+                "d8f9531b601c54a7272602f8b21fa6cb4652cbf122e35d8615ea9645ebbf1b1f"
+            ),
+            "user_item_features/item_features.ascii": (
+                "edea8217ec5606779b4d3bf819f7591dc63bcd5194d619e8048c2322d07630b1"
+            ),
+        },
+        homepage="https://www.cs.cornell.edu/~schnabts/mnar/",
+        download="https://www.cs.cornell.edu/~schnabts/mnar/coat.zip",
+        terms="for research; cite Schnabel et al., ICML 2016",
+        absent="allow the download, or put the files of coat.zip into $UNEXPOSED_DATA/coat",
+        read=_read_coat,
+    ),
+    "yahoo_r3": Dataset(
+        name="yahoo_r3",
+        title="Yahoo!R3",
+        folder="yahoo_r3",
+        files={
+            _YAHOO
+            + "train.txt": "85538b3c4a93eafc4f0ce2d39a6cd178e32a6b615ce775b9d635f7995706269d",
+            _YAHOO + "test.txt": "f27a73bef8c7ccedb17576fe2d4cc52b80c2d5fa60f13529596f003ffd0d8533",
+        },
+        homepage=_WEBSCOPE,
+        download=None,
+        terms="Yahoo! Webscope licence: non-commercial research, on request, not to be passed on",
+        absent=f"ask for R3 at {_WEBSCOPE} and put its two files into $UNEXPOSED_DATA/yahoo_r3",
+        read=_read_yahoo_r3,
+    ),
+    "ml_100k": Dataset(
+        name="ml_100k",
+        title="MovieLens 100K",
+        folder="ml-100k",
+        files={
+            "u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+            "u.item": "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+        },
+        homepage="https://grouplens.org/datasets/movielens/100k/",
+        download="https://files.grouplens.org/datasets/movielens/ml-100k.zip",
+        terms="for research; not to be passed on or used commercially without permission",
+        absent="allow the download, or put the files of ml-100k.zip into $UNEXPOSED_DATA/ml-100k",
+        read=_read_ml_100k,
+    ),
+    "amazon_cds": Dataset(
+        name="amazon_cds",
+        title="Amazon CDs and Vinyl",
+        folder="amazon_cds",
+        files={_AMAZON: None},
+        homepage="http://snap.stanford.edu/data/amazon/",
+        download=f"http://snap.stanford.edu/data/amazon/productGraph/categoryFiles/{_AMAZON}",
+        terms="for research; cite McAuley et al., SIGIR 2015",
+        absent=f"allow the download, or put {_AMAZON} into $UNEXPOSED_DATA/amazon_cds",
+        read=_read_amazon_cds,
+    ),
+}

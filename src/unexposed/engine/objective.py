@@ -1,0 +1,119 @@
+"""How a step is run. A method states what it is (an Objective); an engine knows how to run that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks
+from unexposed.errors import InputError, did_you_mean
+from unexposed.maths.losses import LOSSES
+from unexposed.sampling.samples import Drawing, Samples
+from unexposed.sampling.validation import ValidationSet
+
+Name = Literal["auto", "reference", "cpu", "cuda"]
+Strategy = Literal["bilevel", "joint", "alternate", "bilevel_on_batch", "frozen"]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a factor model minimises, and how its exposure comes about.
+
+    `loss` names one of `losses.LOSSES`, or "pairwise". Without a strategy the exposure is given;
+    with one it is the gated model of `exposure.py`, trained as `bilevel.py` says.
+    """
+
+    loss: str
+    strategy: Strategy | None = None
+    offset: float = 0.0  # added inside σ(e_uᵀω_i): where the learned exposure starts
+    validation_batch: int = 0  # validation pairs of a step, about, in turn; 0: all of them
+
+    def __post_init__(self) -> None:
+        if self.loss not in (*LOSSES, "pairwise"):
+            raise InputError(f"no loss {self.loss!r}; {did_you_mean(self.loss, LOSSES)}")
+
+    def validation_parts(self, validation: ValidationSet | None) -> int:
+        """How many parts the validation pairs are cut into; step n learns from part n − 1, …"""
+        size = self.validation_batch
+        return 1 if validation is None or size == 0 else max(1, -(-len(validation) // size))
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Adam on the rows a batch touches, for relevance and for exposure."""
+
+    learning_rate: float
+    weight_decay: float
+    exposure_learning_rate: float = 1e-3
+    exposure_weight_decay: float = 0.0
+    gate_pace: float = 1.0  # the gate's learning rate, as a share of the exposure's
+    lookahead: float = 1e-3  # η of the look-ahead step ω' = ω − η ∂L_train/∂ω
+
+
+class Engine(Protocol):
+    """Holds the parameters and learns from samples in the order they are given.
+
+    A batch is `batch_size` clicks with their drawn items; its loss is the weighted sum over its
+    pairs, divided by its clicks.
+    """
+
+    def compile(self) -> None:
+        """Have everything ready for the first step: slow once on a machine, then cached."""
+        ...
+
+    def epoch(self, samples: Samples, *, batch_size: int) -> float:
+        """Take a step on each batch; the mean over batches of the loss before its step."""
+        ...
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        """A copy of what has been learned, by name."""
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that a step reads and changes, by name; not copied where it need not be."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Put back the parameters, moments and steps that `state` gave."""
+        ...
+
+
+@runtime_checkable
+class DrawsSamples(Protocol):
+    """An engine that draws its samples itself, where it computes: see `sampling`."""
+
+    def sampler(self, clicks: Clicks, drawing: Drawing, *, seed: int) -> Any:
+        """What draws the epochs of this log; its `draw` gives the next one on the host."""
+        ...
+
+    def train_epoch(self, sampler: Any, *, batch_size: int) -> float:
+        """As `epoch`, on the sampler's next one."""
+        ...
+
+
+Initial = Mapping[str, NDArray[Any]]
+
+
+def put_back(tables: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any]]) -> None:
+    """Copy a state into the tables it was taken from, or into those of the same engine."""
+    for name, table in tables.items():
+        if (state[name].shape, state[name].dtype) != (table.shape, table.dtype):
+            raise ValueError(f"{name} has not the shape it has here")
+        table[...] = state[name]
+
+
+RELEVANCE = ("user_factors", "item_factors")
+FREE_EXPOSURE = ("exposure_user_factors", "gate_weight", "gate_bias")
+
+
+def has_closed_form(
+    objective: Objective, parameters: Initial, features: NDArray[Any] | None
+) -> bool:
+    """Whether the fast engines know the objective; the reference knows the rest."""
+    if features is not None:
+        return False
+    if objective.strategy is None:
+        known = objective.loss == "pairwise" or LOSSES[objective.loss].kernel is not None
+        return known and set(parameters) == set(RELEVANCE)
+    return objective.loss == "low_variance" and set(parameters) == {*RELEVANCE, *FREE_EXPOSURE}

@@ -1,0 +1,1 @@
+"""Protocols, comparison of methods, significance."""

@@ -1,0 +1,221 @@
+"""Methods side by side: every seed of each on the same splits, one document of results."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import progress as show
+from unexposed import settings as checks
+from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.errors import InputError, did_you_mean
+from unexposed.evaluation import significance as statistics
+from unexposed.evaluation.protocols import Protocol, evaluate
+from unexposed.methods import make, method
+from unexposed.model.model import Model
+from unexposed.model.recommender import Recommender
+
+if TYPE_CHECKING:
+    pass
+
+Splits = Callable[[int], Split]  # seed → split
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What one method reached: per metric an array (seeds, users)."""
+
+    label: str
+    method: Recommender
+    values: dict[str, NDArray[np.float64]]
+    seconds: float  # of training, all seeds together
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The results of all methods under one protocol."""
+
+    protocol: Protocol
+    users: int
+    seeds: int
+    results: list[Result]
+    interrupted: bool = False
+
+    def against_best(self, metric: str) -> dict[str, statistics.Comparison]:
+        """Each method against the best by this metric, paired over users, Holm-corrected."""
+        values = {r.label: r.values[metric] for r in self.results}
+        return statistics.against_best(values, seed=0)
+
+    def document(self) -> dict[str, Any]:
+        """The comparison as plain data, for JSON."""
+        against = {metric: self.against_best(metric) for metric in self.protocol.metrics}
+        return {
+            "protocol": self.protocol.name,
+            "users": self.users,
+            "seeds": self.seeds,
+            "results": [
+                {
+                    "method": r.label,
+                    "settings": checks.values(r.method),
+                    "metrics": {
+                        metric: _summary(values, against[metric][r.label])
+                        for metric, values in r.values.items()
+                    },
+                    "seconds": r.seconds,
+                }
+                for r in self.results
+            ],
+        }
+
+
+def _summary(values: NDArray[np.float64], against: statistics.Comparison) -> dict[str, Any]:
+    mean, sd = statistics.mean_sd(values)
+    low, high = statistics.bootstrap_interval(values.mean(axis=0), seed=0)
+    return {
+        "mean": mean,
+        "sd": sd,
+        "ci95": [low, high],
+        "below_best": 0.0 - against.difference,  # no negative zero
+        "p_holm": against.p_holm,
+    }
+
+
+def compare(
+    splits: Splits,
+    methods: dict[str, Recommender],
+    *,
+    by: Protocol,
+    seeds: int,
+    progress: show.Progress,
+    say: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Train every method on every seed's split and evaluate it by the protocol.
+
+    Ctrl-C keeps the methods whose seeds are all done.
+    """
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
+    made = [splits(seed) for seed in range(seeds)]
+    results: list[Result] = []
+    users = 0
+    interrupted = False
+    with progress as told:
+        for label, recommender in methods.items():
+            try:
+                result, users = _run(label, recommender, made, by, told)
+            except KeyboardInterrupt:
+                if not results:
+                    raise
+                say(f"interrupted during {label}: the table holds what was finished")
+                interrupted = True
+                break
+            results.append(result)
+    return Comparison(by, users, seeds, results, interrupted)
+
+
+def _run(
+    label: str, recommender: Recommender, splits: list[Split], by: Protocol, told: show.Progress
+) -> tuple[Result, int]:
+    rows: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in by.metrics}
+    total = 0.0
+    users: NDArray[np.int32] | None = None
+    for seed, split in enumerate(splits):
+        labelled = Labelled(told, f"{label}, seed {seed}")
+        model, seconds = train(recommender, split, seed=seed, progress=labelled)
+        total += seconds
+        evaluation = evaluate(model, split.judged, by)
+        if users is not None and not np.array_equal(users, evaluation.users):
+            raise InputError("every seed's split must evaluate the same users")
+        users = evaluation.users
+        for metric, values in evaluation.values.items():
+            rows[metric].append(values)
+    assert users is not None
+    by_metric = {metric: np.stack(by_seed) for metric, by_seed in rows.items()}
+    return Result(label, recommender, by_metric, total), len(users)
+
+
+def train(
+    recommender: Recommender, split: Split, *, seed: int, progress: show.Progress
+) -> tuple[Model, float]:
+    """A model of the split's clicks, and the seconds of training without compilation.
+
+    Ctrl-C ends it without a model: one that stopped where it did by chance is no result.
+    """
+    started = time.monotonic()
+    model = recommender.fit(split.train, split.held_out, seed=seed, progress=progress)
+    if model.facts.get("ended") == "interrupted":
+        raise KeyboardInterrupt
+    return model, float(model.facts.get("seconds", time.monotonic() - started))
+
+
+class Labelled(show.Silent):
+    """Passes an epoch on under a name for its training."""
+
+    def __init__(self, told: show.Progress, label: str) -> None:
+        self._told, self._label = told, label
+
+    def __call__(self, tick: show.Tick) -> None:
+        self._told(replace(tick, label=self._label))
+
+    def note(self, text: str) -> None:
+        self._told.note(text)
+
+
+def split_clicks(clicks: Clicks, judged: Judgements, by: Protocol) -> Splits:
+    """Splits of a log whose judgements are given: only the held-out clicks change by seed."""
+
+    def split(seed: int) -> Split:
+        train, held_out = clicks.hold_out(fraction=by.held_out, seed=seed)
+        return Split(train, held_out, judged)
+
+    return split
+
+
+def parse_methods(names: str, assignments: Sequence[str]) -> dict[str, Recommender]:
+    """Methods from the text of a command line, with the settings that concern each.
+
+    A method is a name, or a name with settings: `ubo:strategy=joint:dim=20`. An assignment is
+    `dim=64` for every method that has the setting, or `ubo.dim=64` for one.
+    """
+    labels = [name.strip() for name in names.split(",") if name.strip()]
+    if not labels:
+        raise InputError("no method given; name some, for example --methods popularity,mf,bpr")
+    own: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        name, *texts = label.split(":")
+        cls = method(name)
+        pairs = [_assignment(text) for text in texts]
+        own[label] = {key: checks.parse_value(name, cls, key, value) for key, value in pairs}
+    for text in assignments:
+        target, (key, value) = None, _assignment(text)
+        if "." in key:
+            target, key = key.split(".", 1)
+        _assign(own, target, key, value)
+    return {label: make(label.split(":")[0], **given) for label, given in own.items()}
+
+
+def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value: str) -> None:
+    names = {label: label.split(":")[0] for label in own}
+    if target is not None:
+        if target not in names.values():
+            near = did_you_mean(target, set(names.values()))
+            raise InputError(f"{target!r} is not among the methods; {near}")
+        names = {label: name for label, name in names.items() if name == target}
+    else:
+        every = {s for name in names.values() for s in checks.known(method(name))}
+        if key not in every:
+            raise InputError(f"no method here has a setting {key!r}; {did_you_mean(key, every)}")
+        names = {la: n for la, n in names.items() if key in checks.known(method(n))}
+    for label, name in names.items():
+        # what a method spells out for itself in the list wins over what all are given
+        own[label] = {key: checks.parse_value(name, method(name), key, value)} | own[label]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InputError(f"a setting is given as name=value, got {text!r}")
+    return key.strip(), value.strip()

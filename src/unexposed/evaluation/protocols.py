@@ -1,0 +1,249 @@
+"""Rank once, apply every metric; the protocols that name every choice that moves a number."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks, Indices, Judgements, Ratings, Split
+from unexposed.errors import InputError, did_you_mean
+from unexposed.evaluation import significance as statistics
+from unexposed.model.model import Model
+from unexposed.ranking import catalogue, metrics
+from unexposed.ranking.blocks import Block, blocks
+from unexposed.ranking.metrics import Ranking
+from unexposed.ranking.rank import rank_catalogue, rank_judged
+
+Scores = Callable[[Indices], Block]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Every choice that moves a number, under one name."""
+
+    name: str
+    about: str
+    candidates: Literal["judged", "catalogue"]
+    metrics: dict[str, str]  # the name shown → the reading of it in `metrics`
+    threshold: float = 4.0  # a rating of at least this is a click, or relevant
+    held_out: float = 0.1  # of the clicks, for the epoch and the settings
+    exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
+
+
+def _at(names: dict[str, str], ks: tuple[int, ...]) -> dict[str, str]:
+    return {f"{shown}@{k}": f"{reading}@{k}" for shown, reading in names.items() for k in ks}
+
+
+PROTOCOLS = {
+    p.name: p
+    for p in (
+        Protocol(
+            "ubo-ijcai22",
+            "judged items of users with a click, a relevant and an irrelevant one; items "
+            "never clicked are left out; DCG not normalised, MAP over the hits in the list",
+            candidates="judged",
+            metrics=_at({"dcg": "dcg", "map": "map_hits"}, (1, 2, 3)),
+        ),
+        Protocol(
+            "judged",
+            "the same judged items, by the usual readings",
+            candidates="judged",
+            metrics=_at({"ndcg": "ndcg", "recall": "recall", "precision": "precision"}, (3, 5))
+            | {"mrr@10": "reciprocal_rank@10", "auc": "auc"},
+        ),
+        Protocol(
+            "catalogue",
+            "relevant items among all that the user has not clicked",
+            candidates="catalogue",
+            metrics=_at({"ndcg": "ndcg", "recall": "recall", "hit_rate": "hit_rate"}, (10, 50)),
+        ),
+        Protocol(
+            "snips",
+            "as catalogue, each relevant item weighted by its inverse propensity, "
+            "self-normalised for each user (Yang et al. 2018)",
+            candidates="catalogue",
+            metrics=_at({"snips_dcg": "snips_dcg", "snips_recall": "snips_recall"}, (10, 50)),
+            exponent=2.0,
+        ),
+        Protocol(
+            "ips",
+            "as snips, without the normaliser",
+            candidates="catalogue",
+            metrics=_at({"ips_dcg": "ips_dcg"}, (10, 50)),
+            exponent=2.0,
+        ),
+    )
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of this name."""
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol {name!r}; {did_you_mean(name, PROTOCOLS)}")
+    return PROTOCOLS[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One value per user for every metric."""
+
+    users: Indices
+    values: dict[str, NDArray[np.float64]]
+
+    def means(self) -> dict[str, float]:
+        return {name: float(v.mean()) for name, v in self.values.items()}
+
+
+def evaluate(model: Model, judged: Judgements, by: Protocol) -> Evaluation:
+    """Every metric of the protocol, for every user it evaluates."""
+    judged = eligible(judged, model.clicks, by)
+    return Evaluation(np.unique(judged.users), _apply(_rank(model, judged, by), by))
+
+
+def _rank(model: Model, judged: Judgements, by: Protocol) -> Ranking:
+    def scores(users: Indices) -> Block:
+        return model.method.scores(model.parameters, users)
+
+    if by.candidates == "judged":
+        return rank_judged(scores, judged, model.clicks)
+    return rank_catalogue(scores, judged, model.clicks, exponent=by.exponent)
+
+
+def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
+    values = {}
+    for shown, reading in by.metrics.items():
+        name, k = metrics.parse(reading)
+        values[shown] = metrics.METRICS[name](ranking, k)
+    return values
+
+
+def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> dict[str, Any]:
+    """An evaluation as plain data: every metric, each by popularity, and what is recommended."""
+    evaluation = evaluate(model, judged, by)
+    return {
+        "protocol": by.name,
+        "method": model.method.name,
+        "users": len(evaluation.users),
+        "metrics": {
+            name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
+            for name, v in evaluation.values.items()
+        },
+        "by_popularity": by_popularity(model, judged, by),
+        "recommended": recommended(model, evaluation.users, k=k),
+    }
+
+
+def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
+    """Every metric with the relevant items of one popularity stratum alone, as plain data."""
+    ranking = _rank(model, eligible(judged, model.clicks, by), by)
+    stratum = catalogue.strata(model.clicks.item_counts)
+    found = {}
+    for number, name in enumerate(("head", "middle", "tail")):
+        part = metrics.restrict(ranking, stratum == number)
+        has_any = part.has_relevant
+        values = _apply(part, by)
+        found[name] = {
+            "items": int((stratum == number).sum()),
+            "users": int(has_any.sum()),
+            "metrics": {m: _mean(v[has_any]) for m, v in values.items()},
+        }
+    return found
+
+
+def recommended(model: Model, users: Indices, *, k: int = 10) -> dict[str, Any]:
+    """How the lists of these users fall on the catalogue, as plain data."""
+    k = min(k, len(model.item_ids))
+    lists, _ = model.top(users, k)
+    counts = model.clicks.item_counts
+    return {
+        "k": k,
+        "coverage": catalogue.coverage(lists, len(counts)),
+        "gini": catalogue.gini(lists, len(counts)),
+        "mean_popularity": catalogue.mean_popularity(lists, counts),
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def eligible(judged: Judgements, clicks: Clicks, by: Protocol) -> Judgements:
+    """The judgements of the users and items that the protocol evaluates.
+
+    Judged set: an item needs a click by anyone, a user needs a click, and among its judged items
+    one relevant and one not. Catalogue: relevant pairs that were not clicked.
+    """
+    if by.candidates == "catalogue":
+        wanted = judged.relevant & ~clicks.contain(judged.users, judged.items)
+        return _not_empty(judged.pick(wanted), by, "no relevant pair that was not clicked")
+    judged = judged.pick(
+        (clicks.item_counts[judged.items] > 0) & (clicks.user_counts[judged.users] > 0)
+    )
+    n_users = clicks.n_users
+    liked = np.bincount(judged.users[judged.relevant], minlength=n_users)
+    disliked = np.bincount(judged.users[~judged.relevant], minlength=n_users)
+    both = (liked > 0) & (disliked > 0)
+    return _not_empty(
+        judged.pick(both[judged.users]), by, "no user with both a relevant and an irrelevant item"
+    )
+
+
+def _not_empty(judged: Judgements, by: Protocol, lack: str) -> Judgements:
+    if len(judged) == 0:
+        raise InputError(f"the judged set has {lack}: protocol {by.name!r} evaluates nobody")
+    return judged
+
+
+def exposure_correlation(model: Model, truth: Scores) -> float:
+    """PCC: Pearson's correlation of estimated and true exposure over all items, mean over users.
+
+    A user whose exposure does not vary over items has no correlation and is left out; the mean
+    over nobody is not a number.
+    """
+    users = np.arange(len(model.user_ids), dtype=np.int32)
+    values = []
+    for part, true in blocks(truth, users, model.clicks):
+        estimate = model.method.exposure(model.parameters, users[part])
+        if estimate is None:
+            raise InputError(f"{model.method.name} has no exposure model")
+        a = true - true.mean(axis=1, keepdims=True, dtype=np.float64)
+        b = estimate - estimate.mean(axis=1, keepdims=True, dtype=np.float64)
+        spread = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+        varies = spread > 0
+        values.append((a * b).sum(axis=1)[varies] / spread[varies])
+    found = np.concatenate(values)
+    return float(found.mean()) if len(found) else math.nan
+
+
+def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:
+    """Clicks to train on, clicks held out by seed, and the judgements of a rating data set."""
+    clicks, judged = clicks_and_judgements(logged, random, by)
+    return Split(*clicks.hold_out(fraction=by.held_out, seed=seed), judged)
+
+
+def clicks_and_judgements(
+    logged: Ratings, random: Ratings | None, by: Protocol
+) -> tuple[Clicks, Judgements]:
+    """What the ratings of a data set say by the protocol's threshold.
+
+    Without a random part a fifth of the clicks, the same for every seed, serve as judgements.
+    """
+    clicks = logged.clicks(threshold=by.threshold)
+    if random is not None:
+        return clicks, random.judgements(threshold=by.threshold)
+    if by.candidates != "catalogue":
+        raise InputError(
+            f"the data set has no judged part, which protocol {by.name!r} needs; "
+            "use --protocol catalogue, or make a world from it with unexposed simulate"
+        )
+    clicks, test = clicks.hold_out(fraction=0.2, seed=0)
+    return clicks, Judgements.from_pairs(
+        test.users,
+        test.items,
+        np.ones(len(test)),
+        user_ids=test.user_ids,
+        item_ids=test.item_ids,
+    )

@@ -1,0 +1,1 @@
+"""Experiment files: their format, running them, their results."""

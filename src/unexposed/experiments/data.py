@@ -1,0 +1,94 @@
+"""The data of an experiment: a known data set, a world made from one, or a simulated world."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from unexposed.data import datasets, simulate
+from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.errors import InputError, did_you_mean
+from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
+from unexposed.settings import check_table
+
+SOURCES: dict[str, dict[str, type]] = {  # the key that names the source → all keys beside it
+    "dataset": {"dataset": str},
+    "semi_synthetic": {"semi_synthetic": str, "power": float, "trim": bool, "world_seed": int},
+    "simulate": {"simulate": dict},
+}
+WORLD = {"users": int, "items": int, "seed": int, "popularity_bias": float, "relevance_bias": float}
+SEMI_SYNTHETIC_DEFAULTS = {"power": 0.5, "trim": False, "world_seed": 0}
+WORLD_DEFAULTS = {"users": 500, "items": 200, "seed": 0}
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One log and its judgements, the same for every seed, and the truth where it is known.
+
+    Only the held-out clicks change by seed, so that every seed evaluates the same users.
+    """
+
+    clicks: Clicks
+    judged: Judgements
+    held_out: float
+    world: simulate.World | None = None
+
+    def known_world(self, kind: str) -> simulate.World:
+        """The world, for a kind of experiment that cannot do without its truth."""
+        if self.world is None:
+            raise InputError(
+                f"kind {kind!r} needs a world whose exposure is known: name semi_synthetic or "
+                "simulate in [data]"
+            )
+        return self.world
+
+    def split(self, seed: int) -> Split:
+        train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)
+        return Split(train, held_out, self.judged)
+
+
+def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
+    """The data table of an experiment with its defaults filled in, or an error that names it."""
+    named = [source for source in SOURCES if source in table]
+    if len(named) != 1:
+        raise InputError(f"{where} must name one of {', '.join(SOURCES)}, got {len(named)} of them")
+    (source,) = named
+    check_table(table, SOURCES[source], where)
+    if source == "simulate":
+        check_table(table["simulate"], WORLD, f"{where} simulate")
+        return {"simulate": {**WORLD_DEFAULTS, **table["simulate"]}}
+    if table[source] not in datasets.DATASETS:
+        near = did_you_mean(table[source], datasets.DATASETS)
+        raise InputError(f"{where}: no data set {table[source]!r}; {near}")
+    if source == "dataset":
+        return dict(table)
+    if table.get("power", 1) <= 0:
+        raise InputError(f"{where}: power must be above 0, got {table['power']}")
+    return {**SEMI_SYNTHETIC_DEFAULTS, **table}
+
+
+def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | None = None) -> Data:
+    """What a checked data table names, with clicks and judgements by this protocol."""
+    if "dataset" in table:
+        data = datasets.load(table["dataset"], data_dir=data_dir)
+        return Data(*clicks_and_judgements(data.logged, data.random, by), by.held_out)
+    if "simulate" in table:
+        given = dict(table["simulate"])
+        users, items, seed = given.pop("users"), given.pop("items"), given.pop("seed")
+        return _of_world(simulate.world(users, items, seed=seed, **given), seed, by)
+    seed = table["world_seed"]
+    place = None if data_dir is None else str(data_dir)
+    world = _semi_synthetic(table["semi_synthetic"], table["trim"], seed, place)
+    return _of_world(replace(world, exposure_power=table["power"]), seed, by)
+
+
+def _of_world(world: simulate.World, seed: int, by: Protocol) -> Data:
+    # one log a world, not one a seed: with another log other users would be evaluated, and
+    # methods could not be paired by user over seeds
+    drawn = world.split(seed=seed, held_out=0.0, judged_per_user=min(20, world.n_items))
+    return Data(drawn.train, drawn.judged, by.held_out, world)
+
+
+@lru_cache(maxsize=1)  # many seconds to make, and the experiments at other powers share it
+def _semi_synthetic(name: str, trim: bool, seed: int, data_dir: str | None) -> simulate.World:
+    ratings = datasets.load(name, data_dir=data_dir).logged
+    return simulate.semi_synthetic(simulate.trim(ratings) if trim else ratings, seed=seed)

@@ -1,0 +1,80 @@
+"""The kind `compare`: one method trained on one seed's split, evaluated by every protocol."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unexposed.errors import InputError
+from unexposed.evaluation.compare import Comparison, Result, train
+from unexposed.evaluation.protocols import Protocol, by_popularity, evaluate, recommended
+from unexposed.experiments.results import Line, pack, unpack
+from unexposed.experiments.task import Experiment, Task
+from unexposed.model.model import Model
+
+
+def body(task: Task) -> dict[str, Any]:
+    """The values of every metric for each user, and the facts of the training."""
+    assert task.method is not None
+    split = task.data.split(task.seed)
+    model, seconds = train(task.method, split, seed=task.seed, progress=task.progress)
+    first = task.experiment.protocol
+    found = {by.name: evaluate(model, split.judged, by) for by in (first, *task.experiment.also)}
+    return {
+        "protocols": {
+            name: {
+                "users": len(evaluation.users),
+                "who": hashlib.sha256(evaluation.users.astype("<i4").tobytes()).hexdigest()[:12],
+                "values": {metric: pack(values) for metric, values in evaluation.values.items()},
+            }
+            for name, evaluation in found.items()
+        },
+        "by_popularity": by_popularity(model, split.judged, first),
+        "recommended": recommended(model, found[first.name].users),
+        "facts": {
+            name: model.facts.get(name)
+            for name in ("best_epoch", "best_value", "epochs_run", "ended")
+        },
+        "engine": _engine(model),
+        "seconds": seconds,
+    }
+
+
+def _engine(model: Model) -> str | None:
+    """As it is called in settings; None for a method that needs none."""
+    name = model.facts.get("engine")
+    return None if name is None else str(name).removesuffix("Engine").lower()
+
+
+def from_lines(
+    experiment: Experiment, lines: Sequence[Line], *, by: Protocol | None = None
+) -> Comparison:
+    """The comparison that an experiment's stored results give, of the arms with all seeds done."""
+    by = by or experiment.protocol
+    results: list[Result] = []
+    evaluated: dict[tuple[int, str], Line] = {}
+    for label, arm in experiment.arms.items():
+        of_arm = {line["seed"]: line for line in lines if line["arm"] == label}
+        done = [of_arm[seed] for seed in range(experiment.seeds) if seed in of_arm]
+        if arm.method is None or len(done) < experiment.seeds:
+            continue
+        try:
+            stored = [line["protocols"][by.name] for line in done]
+            values = {m: np.stack([unpack(s["values"][m]) for s in stored]) for m in by.metrics}
+            seconds = float(sum(line["seconds"] for line in done))
+            evaluated |= {(s["users"], s["who"]): li for s, li in zip(stored, done, strict=True)}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{experiment.name}: the results of {label} are damaged ({error}); "
+                f"run again with --fresh --only {label}"
+            ) from error
+        results.append(Result(label, arm.method, values, seconds))
+    if len(evaluated) > 1:
+        odd = list(evaluated.values())[-1]
+        raise InputError(
+            f"{experiment.name}: {odd['arm']}, seed {odd['seed']} evaluated other users than the "
+            "rest, as if the data had changed; run again with --fresh"
+        )
+    users = next(iter(evaluated))[0] if evaluated else 0
+    return Comparison(by, users, experiment.seeds, results)

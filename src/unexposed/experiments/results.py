@@ -1,0 +1,110 @@
+"""Files of results: a line of JSON for each finished run, whole or not there."""
+
+import base64
+import binascii
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.write import write_whole
+from unexposed.errors import InputError
+
+Line = dict[str, Any]
+
+
+def pack(values: NDArray[np.float64]) -> str:
+    """Numbers as short text, to the last bit: the distinct ones, and which of them each is.
+
+    A metric takes few distinct values, so most of the text is a byte or less for each user.
+    """
+    bits = np.ascontiguousarray(values, dtype="<f8").view("<i8")  # so that −0 and NaN stay
+    distinct, which = np.unique(bits, return_inverse=True)
+    width = _width(len(distinct))
+    parts = (np.array([len(distinct)], dtype="<u4"), distinct, which.astype(width))
+    raw = b"".join(part.tobytes() for part in parts)
+    return base64.b64encode(zlib.compress(raw, 9)).decode("ascii")
+
+
+def unpack(text: str) -> NDArray[np.float64]:
+    """What was packed."""
+    try:
+        raw = zlib.decompress(base64.b64decode(text, validate=True))
+        n_distinct = int(np.frombuffer(raw, "<u4", count=1)[0])
+        distinct = np.frombuffer(raw, "<f8", count=n_distinct, offset=4)
+        which = np.frombuffer(raw, _width(n_distinct), offset=4 + 8 * n_distinct)
+        return distinct[which].astype(np.float64)
+    except (ValueError, IndexError, TypeError, binascii.Error, zlib.error) as error:
+        raise InputError(f"these packed values are damaged ({error})") from error
+
+
+def _width(n_distinct: int) -> str:
+    return "<u1" if n_distinct <= 1 << 8 else "<u2" if n_distinct <= 1 << 16 else "<u4"
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The results in a file, in its order; none where there is no file.
+
+    A last line without its end was being written when the run was killed: it does not count.
+    """
+    try:
+        text = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    lines = []
+    for number, raw in enumerate(text.split(b"\n")[:-1], 1):
+        try:
+            line = json.loads(raw)
+            if not (isinstance(line, dict) and isinstance(line["arm"], str)):
+                raise ValueError("no result")
+            line["seed"] = int(line["seed"])
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{path}, line {number} is damaged; remove that line, and its run is done again"
+            ) from None
+        lines.append(line)
+    return lines
+
+
+def is_torn(path: Path) -> bool:
+    """Whether the file ends within a line, as after a kill."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no results can be written, before the work begins."""
+    here = path.parent
+    while not here.exists():
+        here = here.parent
+    if path.is_dir() or not here.is_dir() or not os.access(here, os.W_OK):
+        raise InputError(f"cannot write {path}: {here} is no folder that can be written to")
+
+
+def append_line(path: Path, line: Line) -> None:
+    """Add a result; when this returns it is on the disk."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # opened for each line, for another run may have moved a new file into the place
+        with open(path, "ab") as file:
+            file.write(_text(line))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_lines(path: Path, lines: list[Line]) -> None:
+    """Put these results in the place of the file's, all at once."""
+    write_whole(path, lambda to: to.write_bytes(b"".join(map(_text, lines))))
+
+
+def _text(line: Line) -> bytes:
+    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n"

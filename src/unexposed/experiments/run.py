@@ -1,0 +1,260 @@
+"""Running an experiment: what is finished is not run again, and a kill loses one run at most."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from unexposed import settings as checks
+from unexposed.data.datasets import Folder
+from unexposed.errors import InputError, did_you_mean
+from unexposed.evaluation.compare import Labelled
+from unexposed.experiments import provenance, results
+from unexposed.experiments.data import Data, open_data
+from unexposed.experiments.kinds import KINDS
+from unexposed.experiments.results import Line
+from unexposed.experiments.task import Experiment, Task
+from unexposed.progress import Progress
+from unexposed.tuning.workers import follow_parent
+
+Pair = tuple[str, int]  # arm, seed
+
+
+def run(
+    experiment: Experiment,
+    path: Path,
+    *,
+    progress: Progress,
+    say: Callable[[str], None] = lambda _: None,
+    fresh: bool = False,
+    only: list[str] | None = None,
+    workers: int = 1,
+    data_dir: Folder | None = None,
+) -> list[Line]:
+    """Run what is not finished yet, append each result to the file, and give those asked for.
+
+    A run that fails is told of and the others go on; at the end it is an error. A fresh run has a
+    file of its own until all of it is finished, so that the results before it stay whole.
+    """
+    arms = list(experiment.arms) if only is None else _known(only, experiment)
+    results.read_lines(path)  # damaged, it is refused before the work begins
+    begun = path.with_name(f"{path.name}.fresh")
+    place = begun if fresh else path
+    stored = results.read_lines(place)
+    if results.is_torn(place):
+        say(f"{place} ended within a line, as after a kill: that run is done again")
+        results.write_lines(place, stored)
+    if begun.exists():
+        then = "goes on" if fresh else "would go on with --fresh"
+        say(f"{begun} holds a fresh run that was cut short: it {then}; remove it to begin anew")
+    wanted = [(arm, seed) for arm in arms for seed in range(experiment.seeds)]
+    finished = {pair_of(li): li for li in stored if is_current(experiment, li)}
+    todo = [pair for pair in wanted if pair not in finished]
+    if experiment.kind == "timing":
+        todo.sort(key=lambda pair: pair[1])  # repeats in turn: whatever else runs disturbs all arms
+    if done := len(wanted) - len(todo):
+        say(f"{experiment.name}: {done} of {len(wanted)} runs are finished already")
+    failures: list[str] = []
+    if todo:
+        # a place or data that is not here fails before anything is run
+        results.check_place(place)
+        if "semi_synthetic" in experiment.data:
+            say(f"{experiment.name}: making a world from {experiment.data['semi_synthetic']}")
+        data = open_data(experiment.data, experiment.protocol, data_dir)
+        go = _in_turn if workers == 1 else _side_by_side
+        try:
+            with closing(go(experiment, data, todo, progress, workers)) as outcomes:
+                for pair, outcome in outcomes:
+                    if isinstance(outcome, InputError):
+                        failures.append(f"{pair[0]}, seed {pair[1]}: {outcome}")
+                        say(f"error: {failures[-1]}")
+                    else:
+                        results.append_line(place, outcome)
+                        finished[pair] = outcome
+        except KeyboardInterrupt:
+            n_left = sum(pair not in finished for pair in wanted)
+            say(f"{experiment.name}: {n_left} of {len(wanted)} runs are left for the next time")
+            raise
+    fresh_lines = [finished[pair] for pair in wanted] if fresh and not failures else []
+    _tidy(experiment, path, arms, fresh_lines)
+    if fresh_lines:
+        others = [line for line in results.read_lines(place) if pair_of(line) not in wanted]
+        results.write_lines(place, others) if others else place.unlink()
+    if failures:
+        raise InputError(f"{len(failures)} of {len(todo)} runs failed; {failures[0]}")
+    return [finished[pair] for pair in wanted]
+
+
+def pair_of(line: Line) -> Pair:
+    return line["arm"], line["seed"]
+
+
+def is_current(experiment: Experiment, line: Line) -> bool:
+    """Whether a stored result is of what the experiment asks for now.
+
+    The engine does not matter: engines agree, and the line says which one it was. A setting that
+    the line does not name came later, and the line did what `settings.before` says.
+    """
+    arm = experiment.arms.get(line["arm"])
+    if arm is None:
+        return False
+    asked = experiment.identity(arm)
+    found = {key: line.get(key) for key in asked}
+    if arm.method is not None and isinstance(found["settings"], dict):
+        later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
+        found["settings"] = {**later, **found["settings"]}
+        if "engine" in found["settings"]:
+            found["settings"]["engine"] = asked["settings"].get("engine")
+    return asked == found
+
+
+def _known(only: list[str], experiment: Experiment) -> list[str]:
+    for arm in only:
+        if arm not in experiment.arms:
+            near = did_you_mean(arm, experiment.arms)
+            raise InputError(f"{experiment.name} has no arm {arm!r}; {near}")
+    return [arm for arm in experiment.arms if arm in only]
+
+
+def _tidy(experiment: Experiment, path: Path, arms: list[str], newer: list[Line]) -> None:
+    """Leave one line for each pair, the latest, in the order of the experiment.
+
+    What these arms no longer are, and arms that the experiment no longer has, go.
+    """
+    stored = results.read_lines(path)
+    latest = {pair_of(line): line for line in [*stored, *newer]}
+    whole = len(arms) == len(experiment.arms)
+
+    def stays(line: Line) -> bool:
+        mine = line["arm"] in arms or (whole and line["arm"] not in experiment.arms)
+        return not mine or is_current(experiment, line)
+
+    order = {arm: place for place, arm in enumerate(experiment.arms)}
+    kept = sorted(
+        (line for line in latest.values() if stays(line)),
+        key=lambda line: (order.get(line["arm"], len(order)), line["arm"], line["seed"]),
+    )
+    if kept != stored:
+        results.write_lines(path, kept)
+
+
+Outcome = Line | InputError
+Outcomes = Generator[tuple[Pair, Outcome]]
+
+
+def _in_turn(
+    experiment: Experiment, data: Data, todo: list[Pair], progress: Progress, workers: int
+) -> Outcomes:
+    del workers
+    with progress as told:
+        for number, pair in enumerate(todo, 1):
+            label = f"{experiment.name}: {pair[0]}, seed {pair[1]} ({number} of {len(todo)})"
+            told.note(label)
+            yield pair, _outcome(experiment, data, pair, Labelled(told, label))
+
+
+def _outcome(experiment: Experiment, data: Data, pair: Pair, progress: Progress | None) -> Outcome:
+    arm = experiment.arms[pair[0]]
+    shown = {} if progress is None else {"progress": progress}
+    task = Task(experiment, pair[0], arm.method, pair[1], data, **shown)
+    try:
+        return _line(task)
+    except InputError as error:
+        return error
+
+
+def _line(task: Task) -> Line:
+    """The line of one run: what was asked, what came out, and where it ran."""
+    started = time.monotonic()
+    body = KINDS[task.experiment.kind](task)
+    seconds = body.pop("seconds", time.monotonic() - started)
+    engine = body.pop("engine", None)
+    arm = task.experiment.arms[task.arm]
+    return {
+        "experiment": task.experiment.name,
+        **task.experiment.identity(arm),
+        "study": arm.study,
+        "seed": task.seed,
+        **body,
+        "seconds": seconds,
+        "engine": engine,
+        "versions": provenance.versions(),
+        "machine": provenance.machine(engine),
+        "commit": provenance.commit(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+_shared: tuple[Experiment, Data] | None = None  # of a worker process
+
+
+def _side_by_side(
+    experiment: Experiment, data: Data, todo: list[Pair], progress: Progress, workers: int
+) -> Outcomes:
+    """The same in several processes, each of which runs whole tasks."""
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        min(workers, len(todo)),
+        mp_context=multiprocessing.get_context("spawn"),  # a fork cannot use the card
+        initializer=_start,
+        initargs=(experiment, data),
+    )
+    try:
+        with progress as told, _few_threads(workers):
+            futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
+            told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
+            broken = None  # a fault of ours: what is under way is kept, then it is raised
+            for number, future in enumerate(as_completed(futures), 1):
+                if future.cancelled():
+                    continue
+                error = future.exception()
+                if error is not None and not isinstance(error, BrokenProcessPool):
+                    broken = broken or error
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    continue
+                arm, seed = futures[future]
+                yield (arm, seed), future.result()
+                told.note(f"{experiment.name}: {arm}, seed {seed} done ({number} of {len(todo)})")
+            if broken is not None:
+                raise broken
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a worker process was killed, perhaps for want of memory; use fewer --workers"
+        ) from error
+    except (KeyboardInterrupt, GeneratorExit):
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start(experiment: Experiment, data: Data) -> None:
+    """In a worker: keep what all its tasks share."""
+    global _shared
+    _shared = experiment, data
+    follow_parent()
+
+
+def _work(pair: Pair) -> Outcome:
+    assert _shared is not None
+    return _outcome(*_shared, pair, None)
+
+
+@contextmanager
+def _few_threads(workers: int) -> Iterator[None]:
+    """Let the processes that start now share the cores."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    added = [name for name in names if name not in os.environ]
+    for name in added:
+        os.environ[name] = str(max(1, (os.cpu_count() or 1) // workers))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

@@ -1,0 +1,182 @@
+"""One TOML file for each table and figure: what to run, on what data, how often."""
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unexposed import settings as checks
+from unexposed.errors import InputError, did_you_mean
+from unexposed.evaluation.protocols import Protocol, protocol
+from unexposed.experiments import data as experiment_data
+from unexposed.experiments.kinds import KINDS
+from unexposed.experiments.task import Arm, Experiment
+from unexposed.methods import make, method
+from unexposed.tuning.search import best_settings
+
+MINIATURE_SEEDS = 2
+MINIATURE_WORLD = {"simulate": {"users": 80, "items": 40, "seed": 0}}
+MINIATURE_SETTINGS = {"epochs": 2, "dim": 8, "n_models": 2}  # for the methods that have them
+
+_KEYS = {
+    "kind": str,
+    "title": str,
+    "protocol": str,
+    "also": list,
+    "seeds": int,
+    "data": dict,
+    "options": dict,
+    "settings": dict,
+    "methods": dict,
+    "arms": dict,
+    "miniature": dict,
+}
+_METHOD_KEYS = {"method": str, "study": str, "settings": dict}
+
+
+def read(path: Path) -> Experiment:
+    """The experiment of a TOML file; its tuning studies lie in `results` beside it."""
+    document = _document(path)
+    return parse(document, name=path.stem, where=str(path), studies=path.parent / "results")
+
+
+def is_experiment(path: Path) -> bool:
+    """Whether a TOML file asks for a run, or holds something else."""
+    return "kind" in _document(path)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, allow_nan=False)  # it will stand in every line of results
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is no TOML: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: dates and nan have no place here ({error})") from error
+    return document
+
+
+def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:
+    """The experiment that a document asks for; `where` begins every error's sentence."""
+    checks.check_table(document, _KEYS, where)
+    for key in ("kind", "data"):
+        if key not in document:
+            raise InputError(f"{where} is no experiment: it has no {key!r}")
+    kind = document["kind"]
+    if kind not in KINDS:
+        raise InputError(f"{where}: no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    if document.get("seeds", 1) < 1:
+        raise InputError(f"{where}: seeds must be at least 1, got {document['seeds']}")
+    data = experiment_data.checked(document["data"], f"{where}, [data]")
+    first, *also = (_protocol(name, where) for name in _protocol_names(document))
+    for by in also:
+        if (by.threshold, by.held_out) != (first.threshold, first.held_out):
+            raise InputError(f"{where}: {by.name!r} splits the data in another way, so not also")
+    return Experiment(
+        name=name,
+        kind=kind,
+        title=document.get("title", name),
+        protocol=first,
+        also=tuple(also),
+        seeds=document.get("seeds", 5),
+        data=data,
+        options=document.get("options", {}),
+        arms=_arms(document, where, studies),
+        miniature=document.get("miniature", {}),
+    )
+
+
+def _protocol_names(document: dict[str, Any]) -> list[Any]:
+    return [document.get("protocol", "ubo-ijcai22"), *document.get("also", [])]
+
+
+def _protocol(name: object, where: str) -> Protocol:
+    try:
+        return protocol(str(name))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]:
+    methods, arms = document.get("methods", {}), document.get("arms", {})
+    if document["kind"] == "compare" and not methods:
+        raise InputError(f"{where} compares nothing: name a method, as in [methods.mf]")
+    if bool(methods) == bool(arms):
+        raise InputError(f"{where} must have either [methods.NAME] or [arms.NAME] tables")
+    for label, table in {**methods, **arms}.items():
+        if not isinstance(table, dict):
+            raise InputError(f"{where}: {label} must be a table, got {table!r}")
+    if arms:
+        if "settings" in document:
+            raise InputError(f"{where}: [settings] are of methods; give [arms] their own options")
+        return {label: Arm(label, options=table) for label, table in arms.items()}
+    shared = document.get("settings", {})
+    made = {
+        label: _method_arm(label, table, shared, document["data"], f"{where}, {label}", studies)
+        for label, table in methods.items()
+    }
+    known = {name for arm in made.values() for name in checks.known(type(arm.method))}
+    for name in shared:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
+    return made
+
+
+def _method_arm(
+    label: str,
+    table: dict[str, Any],
+    shared: dict[str, Any],
+    data: dict[str, Any],
+    where: str,
+    studies: Path,
+) -> Arm:
+    checks.check_table(table, _METHOD_KEYS, where)
+    name = table.get("method", label)
+    try:
+        known = checks.known(method(name))
+        settings = {key: value for key, value in shared.items() if key in known}
+        if "study" in table:
+            settings |= _tuned(studies / table["study"], name, data)
+        settings |= table.get("settings", {})
+        return Arm(label, make(name, **settings), table.get("study"))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The best settings that a tuning study found."""
+    try:
+        return best_settings(path, method=name)
+    except InputError as error:
+        source = f"--dataset {data['dataset']}" if "dataset" in data else "--train LOG"
+        made = f"unexposed tune {source} --methods {name} --out {path.parent}"
+        raise InputError(f"{error}; make it with: {made}") from error
+
+
+def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:
+    """The experiment with these settings for every method that has them."""
+
+    def changed(arm: Arm) -> Arm:
+        if arm.method is None:
+            return arm
+        known = checks.known(type(arm.method))
+        own = {name: value for name, value in settings.items() if name in known}
+        return replace(arm, method=replace(arm.method, **own))
+
+    return replace(experiment, arms={la: changed(arm) for la, arm in experiment.arms.items()})
+
+
+def miniature(experiment: Experiment) -> Experiment:
+    """The same experiment in seconds: a small simulated world, two seeds, two epochs."""
+    small = with_settings(experiment, MINIATURE_SETTINGS)
+    return replace(
+        small,
+        title=f"{experiment.title} (miniature)",
+        seeds=MINIATURE_SEEDS,
+        data=experiment_data.checked(MINIATURE_WORLD, "the miniature's data"),
+        options={**experiment.options, **experiment.miniature},
+    )

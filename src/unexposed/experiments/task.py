@@ -1,0 +1,68 @@
+"""What an experiment is made of: its arms, and the task of running one of them with a seed."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from unexposed import settings as checks
+from unexposed.evaluation.protocols import Protocol
+from unexposed.experiments.data import Data
+from unexposed.model.recommender import Recommender
+from unexposed.progress import Progress, Silent
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of a table or line of a figure: a method, or what the kind makes of the options."""
+
+    label: str
+    method: Recommender | None = None
+    study: str | None = None  # the tuning study that its settings come from
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a TOML file asks for, checked, with every default and tuned value filled in."""
+
+    name: str
+    kind: str
+    title: str
+    protocol: Protocol
+    also: tuple[Protocol, ...]  # evaluated on the same models
+    seeds: int
+    data: dict[str, Any]
+    options: dict[str, Any]
+    arms: dict[str, Arm]
+    miniature: dict[str, Any]  # options that the miniature takes instead
+
+    def identity(self, arm: Arm) -> dict[str, Any]:
+        """What a stored result must agree with, seed aside, to count as this arm's."""
+        step = getattr(arm.method, "step", 1)
+        return {
+            **({"step": step} if step > 1 else {}),
+            "kind": self.kind,
+            "arm": arm.label,
+            "method": arm.method.name if arm.method else None,
+            "settings": checks.values(arm.method) if arm.method else {},
+            "options": {**self.options, **arm.options},
+            "data": self.data,
+            "protocol": self.protocol.name,
+            "also": [by.name for by in self.also],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One run: an arm with a seed. What a kind makes of it is the body of one line of results."""
+
+    experiment: Experiment
+    arm: str
+    method: Recommender | None
+    seed: int
+    data: Data
+    progress: Progress = field(default_factory=Silent)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the experiment; the arm's own win."""
+        return {**self.experiment.options, **self.experiment.arms[self.arm].options}

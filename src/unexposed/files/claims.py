@@ -1,0 +1,129 @@
+"""What a file claims of a training, checked before any of it is used.
+
+Each raises ValueError; whoever reads the file makes a sentence of it (`archive.refusing`).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from unexposed.errors import plain
+from unexposed.files.tensors import Arrays
+
+MOST_EPOCHS = 10_000_000  # of a training: folding in a user takes as many
+MOST = 2**63 - 1
+
+Rule = Callable[[Any], bool]
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_count(value: Any, most: int = MOST) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
+def is_epochs(value: Any) -> bool:
+    return is_count(value, MOST_EPOCHS)
+
+
+def is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def is_duration(value: Any) -> bool:
+    return is_number(value) and value >= 0
+
+
+def list_of(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, list) and all(map(rule, value))
+
+
+COURSE: dict[str, Rule] = {  # as `checkpoint.Course` has it
+    "losses": list_of(is_number),
+    "values": list_of(is_number),
+    "best_epoch": is_epochs,
+    "best_value": lambda value: is_number(value) or value == -math.inf,
+    "seconds": is_duration,
+    "resumed_at": list_of(is_epochs),
+}
+TRAINED: dict[str, Rule] = {  # what `training.run` says of every training
+    "epochs_run": is_epochs,
+    "best_epoch": is_epochs,
+    "best_value": lambda value: value is None or is_number(value),
+    "ended": is_text,
+    "losses": list_of(is_number),
+    "held_out": list_of(is_number),
+    "seconds": is_duration,
+}
+FACTS: dict[str, Rule] = TRAINED | {
+    "seed": lambda value: type(value) is int,
+    "engine": is_text,
+    "resumed_at": list_of(is_epochs),
+    "refitted_on": is_count,
+    "side": list_of(is_text),
+    "epochs_before": is_epochs,
+    "updates": is_count,
+}
+
+
+def check_facts(facts: Any) -> dict[str, Any]:
+    """The facts of a model: all of a training's or none, each of its type and in its range."""
+    _check(facts, FACTS)
+    if TRAINED.keys() & facts.keys():
+        _need(facts, TRAINED)
+        _within("best_epoch", facts["best_epoch"], facts["epochs_run"])
+        _within("epochs_run", facts["epochs_run"], len(facts["losses"]))
+    return dict(facts)
+
+
+def check_course(course: Any) -> dict[str, Any]:
+    """How far a training had come, as its checkpoint says."""
+    _check(course, COURSE)
+    _need(course, COURSE)
+    _within("best_epoch", course["best_epoch"], len(course["losses"]))
+    if len(course["values"]) not in (0, len(course["losses"])):
+        raise ValueError("it has not one value for each epoch")
+    return dict(course)
+
+
+def check_state(arrays: Arrays) -> None:
+    """Refuse what no training holds: numbers that are not finite, negative or endless counts."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            sound = bool(np.isfinite(array).all())
+        else:  # counts of steps, by which compiled code finds its place: one more must fit, too
+            most = np.iinfo(array.dtype).max // 2
+            sound = array.size == 0 or bool(array.min() >= 0 and array.max() <= most)
+        if not sound:
+            raise ValueError(f"{name} holds what no training leaves there")
+
+
+def check_alike(found: Arrays, like: Arrays) -> None:
+    """Refuse parameters that are not of the names, types and shapes of these."""
+    for name in found.keys() ^ like.keys():
+        raise ValueError(f"{name} is there once")
+    for name, array in like.items():
+        if (found[name].shape, found[name].dtype) != (array.shape, array.dtype):
+            raise ValueError(f"{name} has not the shape it has here")
+
+
+def _check(claims: Any, rules: Mapping[str, Rule]) -> None:
+    if not isinstance(claims, dict):
+        raise ValueError(f"it says {plain(claims, 40)} where it should say what was done")
+    for name, value in claims.items():
+        if name in rules and not rules[name](value):
+            raise ValueError(f"its {name} cannot be {plain(repr(value), 40)}")
+
+
+def _need(claims: Mapping[str, Any], names: Mapping[str, Rule]) -> None:
+    for name in names.keys() - claims.keys():
+        raise KeyError(name)
+
+
+def _within(name: str, value: int, most: int) -> None:
+    if value > most:
+        raise ValueError(f"its {name} cannot be {value}, after {most}")

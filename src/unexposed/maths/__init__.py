@@ -1,0 +1,1 @@
+"""The paper as code: losses, exposure, bi-level optimisation. Engines are held to it."""

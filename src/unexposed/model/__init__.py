@@ -1,0 +1,1 @@
+"""What training leaves: Model, recommend, filters, fold-in, update, save and load, export."""

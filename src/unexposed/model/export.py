@@ -1,0 +1,215 @@
+"""A model for serving elsewhere: its vectors, an index to search them by, its scorer."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import settings
+from unexposed.data.clicks import Indices
+from unexposed.data.ids import column
+from unexposed.data.write import as_of_the_system, write_parquet
+from unexposed.errors import InputError, did_you_mean
+from unexposed.extras import optional
+from unexposed.files.folders import write_folder
+from unexposed.model.model import Model
+from unexposed.model.save import ids_as_json
+from unexposed.model.scorer import check_scorer, scorer
+from unexposed.version import __version__
+
+ABOUT = "export.json"
+FORMAT = "unexposed export"
+
+CONNECTIVITY = 32  # twice usearch's own: inner products are harder to walk along than distances
+WIDE = 256  # a search width that finds nearly all
+MEASURED_USERS = 1000
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a user and an item are to a factor model: the score of a pair is their product."""
+
+    users: NDArray[np.float32]
+    items: NDArray[np.float32]
+
+
+def vectors(model: Model) -> Vectors:
+    """The vectors of a model whose score is ω_uᵀω_i."""
+    users, items = (model.parameters.get(f"{side}_factors") for side in ("user", "item"))
+    if users is None or items is None:
+        raise InputError(
+            f"{model.method.name} has no vectors: its score is not the product of one for the user "
+            "and one for the item; export another method, or its recommendations by recommend"
+        )
+    return Vectors(*(np.ascontiguousarray(table, dtype=np.float32) for table in (users, items)))
+
+
+def export_model(model: Model, folder: str | Path, *, kind: str, k: int = 10) -> dict[str, Any]:
+    """Write a folder for serving, whole or not at all; what is in it, and what was measured."""
+    check_export(folder := Path(folder), kind)
+    if not 1 <= k <= len(model.item_ids):
+        raise InputError(f"k must be between 1 and {len(model.item_ids)} items, got {k}")
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": kind,
+        "unexposed": __version__,
+        "method": model.method.name,
+        "settings": settings.values(model.method),
+        "users": len(model.user_ids),
+        "items": len(model.item_ids),
+    }
+
+    def write(place: Path) -> None:
+        about.update(KINDS[kind](model, place, k))
+        (place / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    try:
+        write_folder(folder, write)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+    return about
+
+
+def check_export(folder: Path, kind: str) -> None:
+    """Refuse an unknown kind, and a place that holds anything but an earlier export of it."""
+    if kind not in KINDS:
+        raise InputError(f"no export format {kind!r}; {did_you_mean(kind, KINDS)}")
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        before = about["kind"] if about["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError):
+        before = None
+    if before is None:
+        raise InputError(f"{folder} exists and is no export; choose another place")
+    if before != kind:
+        raise InputError(f"{folder} holds an export as {before}; choose another place for {kind}")
+
+
+# The formats
+
+
+def _write_parquet(model: Model, folder: Path, k: int) -> dict[str, Any]:
+    """users.parquet and items.parquet: a raw id and its vector in each row."""
+    import polars as pl
+
+    del k
+    found = vectors(model)
+    for name, ids, table in (
+        ("user", model.user_ids, found.users),
+        ("item", model.item_ids, found.items),
+    ):
+        raw = column(ids.values)
+        if raw.dtype == pl.Object:
+            raise InputError(
+                f"the {name} ids are of several types, which no Parquet column holds; "
+                "use --format npy, which keeps ids in JSON"
+            )
+        frame = pl.DataFrame({name: raw, "vector": table})
+        write_parquet(frame, folder / f"{name}s.parquet")
+    return {"dim": found.users.shape[1]}
+
+
+def _write_npy(model: Model, folder: Path, k: int) -> dict[str, Any]:
+    """user_vectors.npy and item_vectors.npy, with the id of each row beside them."""
+    del k
+    found = vectors(model)
+    np.save(folder / "user_vectors.npy", found.users)
+    np.save(folder / "item_vectors.npy", found.items)
+    _write_ids(model, folder)
+    return {"dim": found.users.shape[1]}
+
+
+def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
+    """items.usearch for maximum inner product, the users' vectors to query it with, and ids.
+
+    A score is 1 − distance + ω_uᵀmean, with the mean of the item vectors in item_mean.npy.
+    """
+    usearch = optional("usearch.index", extra="export")
+    found = vectors(model)
+    mean = found.items.mean(axis=0)
+    index = build_index(usearch, found.items - mean)
+    with as_of_the_system():
+        index.save(folder / "items.usearch")
+    np.save(folder / "user_vectors.npy", found.users)
+    np.save(folder / "item_mean.npy", mean)
+    _write_ids(model, folder)
+    again = usearch.Index.restore(folder / "items.usearch")  # as a server will have it
+    measured = {"recall": index_recall(again, found, k)}
+    again.expansion_search = WIDE
+    measured["recall_wide"] = index_recall(again, found, k)
+    return {"dim": found.users.shape[1], "k": k, **measured, "expansion_search_wide": WIDE}
+
+
+def build_index(usearch: Any, items: NDArray[np.float32]) -> Any:
+    """An index whose distance is 1 − query·item, the vectors taken at their full length.
+
+    Give the vectors less their mean: each query's products move by a constant, so their order
+    stays. With it, users of a logistic model point away from all items, and the items that are
+    nearest to each other are the worst, where a search gets stuck.
+    """
+    index = usearch.Index(ndim=items.shape[1], metric="ip", dtype="f32", connectivity=CONNECTIVITY)
+    index.add(np.arange(len(items), dtype=np.uint64), items)
+    return index
+
+
+def _write_onnx(model: Model, folder: Path, k: int) -> dict[str, Any]:
+    """scorer.onnx: indices of users and items → score, relevance, exposure; and the ids."""
+    del k
+    onnx = optional("onnx", extra="export")
+    graph = scorer(model)
+    onnx.save(graph, folder / "scorer.onnx")
+    _write_ids(model, folder)
+    return check_scorer(model, folder / "scorer.onnx")
+
+
+KINDS: dict[str, Callable[[Model, Path, int], dict[str, Any]]] = {
+    "parquet": _write_parquet,
+    "npy": _write_npy,
+    "usearch": _write_usearch,
+    "onnx": _write_onnx,
+}
+
+
+def _write_ids(model: Model, folder: Path) -> None:
+    """JSON lists of raw ids, by index: they may hold line ends, so no plain text would do."""
+    for name, ids in (("user", model.user_ids), ("item", model.item_ids)):
+        text = json.dumps(ids_as_json(ids))  # ASCII: a lone surrogate too is kept
+        (folder / f"{name}_ids.json").write_text(text + "\n", encoding="utf-8")
+
+
+def index_recall(index: Any, found: Vectors, k: int) -> float:
+    """The share of a user's k best items that the index finds, mean over some users."""
+    chosen = np.linspace(0, len(found.users) - 1, MEASURED_USERS).astype(np.int64)
+    queries = found.users[np.unique(chosen)]
+    shares = []
+    for query in queries:
+        exact = found.items @ query
+        matches = index.search(query, k)
+        got: Indices = matches.keys.astype(np.int32)
+        # equally good items may stand for each other; the last bits depend on the order of sums
+        least = np.partition(exact, -k)[-k] - 1e-5 * np.abs(exact).max()
+        shares.append(np.count_nonzero(exact[got] >= least) / k)
+    return float(np.mean(shares))
+
+
+def describe(about: dict[str, Any], folder: Path) -> list[str]:
+    """What was written, a line each."""
+    sizes = f"{about['users']:,} users and {about['items']:,} items"
+    lines = [f"{folder}: {about['method']} as {about['kind']}, {sizes}"]
+    if "recall" in about:
+        lines.append(
+            f"recall@{about['k']} against exact search: {about['recall']:.3f} as the index loads, "
+            f"{about['recall_wide']:.3f} with expansion_search = {about['expansion_search_wide']}"
+        )
+    if "checked_by" in about:
+        lines.append(
+            f"outputs {', '.join(about['outputs'])}: equal to the model's to "
+            f"{about['largest_difference']:.0e}, by {about['checked_by']}"
+        )
+    return lines

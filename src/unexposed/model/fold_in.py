@@ -1,0 +1,166 @@
+"""Users who come after the training: their vectors from their clicks, all else as it is.
+
+A factor model's user vector is learned as training would have learned it, were the items at the
+end of it all along: Adam on the clicks of this user alone, for as many epochs as the model kept.
+The clicks of an epoch, each with its drawn items, are spread over as many batches as training had,
+and those that fall into one batch make one step, numbered as training numbers it. So the negatives,
+the weight decay, the step size and the early end are training's, and nothing is left to choose. A
+user's vector depends on its own clicks only.
+
+That holds for every loss; it takes no pass over the catalogue.
+"""
+
+from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.compiled import CORES
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids, match
+from unexposed.engine.cpu.formulas import LOSS_CODES
+from unexposed.engine.objective import Objective, Optimiser
+from unexposed.errors import InputError
+from unexposed.model.filters import entries
+from unexposed.model.fold_in_kernel import learn_users
+from unexposed.sampling.samples import Drawing
+
+if TYPE_CHECKING:
+    from unexposed.model.model import Model
+
+Array = NDArray[Any]
+SEED = 1  # of the drawn samples: the same for every user, so that others make no difference
+
+
+def fold_in(model: "Model", clicks: Clicks) -> "Model":
+    """The model with these users beside its own; one it knows is learned anew from all its clicks.
+
+    Users without a click on an item that the model knows are left out.
+    """
+    clicks = known_clicks(model, clicks)
+    rows = user_rows(model, clicks)
+    at = match(clicks.user_ids, model.user_ids)
+    new = at < 0
+    at[new] = len(model.user_ids) + np.arange(new.sum())
+    parameters = dict(model.parameters)
+    for name, values in rows.items():
+        parameters[name] = np.concatenate([parameters[name], values[new]])
+        parameters[name][at] = values
+    others = model.clicks.pick(~np.isin(model.clicks.users, at))
+    both = Clicks.from_pairs(
+        np.concatenate([others.users, at[clicks.users]]),
+        np.concatenate([others.items, clicks.items]),
+        counts=np.concatenate([others.counts, clicks.counts]),
+        user_ids=joined(model.user_ids, clicks.user_ids, new),
+        item_ids=model.item_ids,
+    )
+    return replace(model, parameters=parameters, clicks=both, checkpoint=None)
+
+
+def users_alone(model: "Model", clicks: Clicks) -> "Model":
+    """A model of these users only, each with all that is known of its clicks."""
+    return _of_users(model, known_clicks(model, clicks))
+
+
+def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
+    """The clicks on items of the model, and what the model has seen of the users before."""
+    items = match(clicks.item_ids, model.item_ids)[clicks.items]
+    known = items >= 0
+    at = match(clicks.user_ids, model.user_ids)
+    returning = np.flatnonzero(at >= 0)
+    start, end = (model.clicks.user_start[at[returning] + one] for one in (0, 1))
+    rows, earlier = entries(start, end, model.clicks.items)
+    users = np.concatenate([clicks.users[known], returning[rows]])
+    kept = np.bincount(users, minlength=clicks.n_users) > 0
+    if not kept.any():
+        raise InputError("none of these users has a click on an item that the model knows")
+    counts = entries(start, end, model.clicks.counts)[1]
+    return Clicks.from_pairs(
+        (np.cumsum(kept) - 1)[users],
+        np.concatenate([items[known], earlier]),
+        counts=np.concatenate([clicks.counts[known], counts]),
+        user_ids=Ids(clicks.user_ids.values[kept]),
+        item_ids=model.item_ids,
+    )
+
+
+def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
+    """A model of one user, of whom only these clicks are known."""
+    found = model.item_ids.index(items)
+    if not (found >= 0).any():
+        raise InputError(f"the model knows none of the {len(found)} clicked items")
+    found = found[found >= 0]
+    clicks = Clicks.from_pairs(
+        np.zeros(len(found), dtype=np.int32),
+        found,
+        user_ids=Ids.range(1),
+        item_ids=model.item_ids,
+    )
+    return _of_users(model, clicks)
+
+
+def _of_users(model: "Model", clicks: Clicks) -> "Model":
+    parameters = model.parameters | user_rows(model, clicks)
+    return replace(model, parameters=parameters, clicks=clicks, checkpoint=None)
+
+
+def user_rows(model: "Model", clicks: Clicks) -> dict[str, Array]:
+    """What the model would hold of each user of these clicks, by name."""
+    return model.method.user_rows(
+        model.parameters, clicks, n_clicks=len(model.clicks), epochs=epochs_of(model.facts)
+    )
+
+
+def epochs_of(facts: dict[str, Any]) -> int:
+    """The passes over the clicks that made the parameters, those before an update included."""
+    return int(facts.get("best_epoch", 0)) + int(facts.get("epochs_before", 0))
+
+
+def joined(ids: Ids, others: Ids, new: Array) -> Ids:
+    """The ids, then those of the others that are new."""
+    if ids.are_integers and others.are_integers:
+        return Ids(np.concatenate([ids.values, others.values[new]]))
+    return Ids.of([*ids.values.tolist(), *others.values[new].tolist()])
+
+
+def solve(
+    item_factors: Array,
+    clicks: Clicks,
+    objective: Objective,
+    optimiser: Optimiser,
+    *,
+    exposure: Array | None,  # (items,); None: the loss needs none
+    drawing: Drawing,
+    n_clicks: int,  # of the training
+    batch_size: int,
+    epochs: int,
+    threads: int | None = None,
+) -> NDArray[np.float32]:
+    """The vectors of the users of these clicks, the items held still."""
+    n_items = len(item_factors)
+    vectors = np.zeros((clicks.n_users, item_factors.shape[1]))
+    threads = max(1, min(threads or CORES, clicks.n_users))
+    bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
+    given = (
+        np.ascontiguousarray(item_factors, dtype=np.float32),
+        np.ones(n_items) if exposure is None else exposure.astype(np.float64),
+        clicks.items,
+        clicks.user_start,
+        drawing.weight(clicks),
+        LOSS_CODES[objective.loss],
+        drawing.negatives,
+        drawing.every_pair,
+        drawing.source == "catalogue" and not drawing.every_pair,
+        -(-n_clicks // batch_size),
+        min(batch_size, n_clicks),
+        optimiser.learning_rate,
+        optimiser.weight_decay,
+        epochs,
+        np.uint64(SEED),
+    )
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda t: learn_users(vectors, *given, *bounds[t : t + 2]), range(threads)))
+    return vectors.astype(np.float32)

@@ -1,0 +1,168 @@
+"""The compiled loop of `fold_in`: one user's vector at a time, the items held still."""
+
+from typing import Any
+
+import numpy as np
+
+from unexposed.compiled import STEP, below, compiled, mix
+from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, value_and_slope
+
+Array = Any
+
+
+@compiled
+def learn_users(
+    vectors: Array,  # (users, dim): where each starts, and what it becomes
+    item_vectors: Array,  # (items, dim)
+    exposure: Array,  # (items,)
+    clicked: Array,  # items, by user
+    user_start: Array,
+    weight: Array,  # (users,): what a drawn item counts
+    loss: int,
+    negatives: int,
+    every_pair: bool,
+    everything: bool,  # may be drawn, clicked or not
+    n_batches: int,
+    batch_size: int,
+    learning_rate: float,
+    weight_decay: float,
+    epochs: int,
+    seed: Any,
+    first_user: int,
+    stop_user: int,
+) -> None:
+    """Adam on the clicks of each of these users, with items drawn as `sampling` does."""
+    n_items, dim = item_vectors.shape
+    clicked_by = np.full(n_items, -1, dtype=np.int32)
+    room = np.empty(n_items, dtype=np.int32)
+    first, second, gradient = np.empty(dim), np.empty(dim), np.empty(dim)
+    for user in range(first_user, stop_user):
+        own, vector = clicked[user_start[user] : user_start[user + 1]], vectors[user]
+        avoided = own[:0] if everything else own
+        clicked_by[avoided] = user
+        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), every_pair)]
+        start = starts(len(own), n_items - len(avoided), negatives, every_pair)
+        items, batch = np.empty(start[-1], dtype=np.int32), np.empty(len(own), dtype=np.int64)
+        first[:] = second[:] = 0
+        bits = seed
+        for epoch in range(epochs):
+            bits = draw(items, start, own, listed, clicked_by, user, every_pair, bits)
+            bits = spread(batch, n_batches, bits)
+            order = np.argsort(batch)
+            for n in range(len(order)):
+                if n == 0 or batch[order[n]] != batch[order[n - 1]]:
+                    gradient[:], n_pairs = 0, 0
+                of_click = items[start[order[n]] : start[order[n] + 1]]
+                add_slopes(gradient, vector, item_vectors, exposure, of_click, loss, weight[user])
+                n_pairs += len(of_click)
+                if n + 1 < len(order) and batch[order[n]] == batch[order[n + 1]]:
+                    continue
+                step = epoch * n_batches + batch[order[n]] + 1.0  # of the training
+                rate, rest = learning_rate / (1 - BETA1**step), 1 - BETA2**step
+                for d in range(dim):
+                    slope = (gradient[d] + n_pairs * weight_decay * vector[d]) / batch_size
+                    first[d] = BETA1 * first[d] + (1 - BETA1) * slope
+                    second[d] = BETA2 * second[d] + (1 - BETA2) * slope * slope
+                    vector[d] -= rate * first[d] / (np.sqrt(second[d] / rest) + EPSILON)
+
+
+@compiled
+def list_unclicked(
+    room: Array, clicked_by: Array, user: int, n_clicked: int, every_pair: bool
+) -> int:
+    """List what the user has not clicked, if all are needed or few are left; how many it lists."""
+    n_items, n_listed = len(clicked_by), 0
+    if every_pair or 2 * (n_items - n_clicked) < n_items:
+        for item in range(n_items):
+            if clicked_by[item] != user:
+                room[n_listed] = item
+                n_listed += 1
+    return n_listed
+
+
+@compiled
+def starts(n_clicks: int, n_left: int, negatives: int, every_pair: bool) -> Array:
+    """Where the items of each click begin, as in `sampling.Samples`; `n_left` may be drawn."""
+    click = np.arange(n_clicks + 1)
+    if every_pair:
+        return click + click * n_left // max(n_clicks, 1)
+    return click * (1 + negatives) if n_left > 0 else click
+
+
+@compiled
+def draw(
+    items: Array,
+    start: Array,
+    clicked: Array,
+    listed: Array,  # what may be drawn, in any order; empty where any item soon does
+    clicked_by: Array,
+    user: int,
+    every_pair: bool,
+    bits: Any,
+) -> Any:
+    """Fill in the items of each click for one epoch; the random bits to go on with."""
+    n_dealt = 0
+    for click in range(len(clicked)):
+        items[start[click]] = clicked[click]
+        for at in range(start[click] + 1, start[click + 1]):
+            bits = mix(bits + STEP)
+            if every_pair:  # shuffle the list as it is dealt out
+                other = n_dealt + below(len(listed) - n_dealt, bits)
+                listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
+                items[at] = listed[n_dealt]
+                n_dealt += 1
+            elif len(listed):
+                items[at] = listed[below(len(listed), bits)]
+            else:
+                while clicked_by[below(len(clicked_by), bits)] == user:
+                    bits = mix(bits + STEP)
+                items[at] = below(len(clicked_by), bits)
+    return bits
+
+
+@compiled
+def spread(batch: Array, n_batches: int, bits: Any) -> Any:
+    """Choose the batch of each click by chance; the random bits to go on with."""
+    for click in range(len(batch)):
+        bits = mix(bits + STEP)
+        batch[click] = below(n_batches, bits)
+    return bits
+
+
+@compiled
+def add_slopes(
+    gradient: Array,
+    vector: Array,
+    item_vectors: Array,
+    exposure: Array,
+    items: Array,  # of one click, the clicked one first
+    loss: int,
+    weight: float,
+) -> None:
+    """Add the gradient of what a click and the items drawn for it cost."""
+    clicked = item_vectors[items[0]]
+    of_clicked = dot(vector, clicked)
+    for n in range(1 if loss == PAIRWISE else 0, len(items)):
+        item = item_vectors[items[n]]
+        logit = dot(vector, item)
+        if loss == PAIRWISE:
+            odds = odds_against(of_clicked - logit)
+            slope = odds / (1 + odds)  # σ(−difference)
+        else:
+            click, odds = 1 if n == 0 else 0, odds_against(logit)
+            slope = value_and_slope(loss, logit, odds, click, exposure[items[n]])[1]
+        if n > 0:
+            slope *= weight
+        for d in range(len(vector)):
+            gradient[d] += slope * item[d]
+            if loss == PAIRWISE:
+                gradient[d] -= slope * clicked[d]
+
+
+@compiled
+def dot(left: Array, right: Array) -> float:
+    total = 0.0
+    for d in range(len(left)):
+        total += left[d] * right[d]
+    return total

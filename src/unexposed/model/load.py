@@ -1,0 +1,157 @@
+"""Open a saved model: mapped, not believed, read where it is used."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unexposed import settings
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.errors import InputError
+from unexposed.files import archive
+from unexposed.files.claims import check_facts
+from unexposed.files.tensors import Arrays
+from unexposed.model.model import Model
+from unexposed.model.recommender import Recommender
+from unexposed.model.save import CLICKS, MODEL
+from unexposed.training.checkpoint import differences, fingerprint
+from unexposed.training.given import Side
+
+Make = Callable[..., Recommender]  # `methods.make`
+
+
+def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
+    """The model that was saved in this folder, mapped: it is read where it is used.
+
+    `make` is `methods.make`. With `verify` all of it is read now, compared with its checksums,
+    and looked through.
+    """
+    folder = Path(folder)
+    found = archive.read(MODEL, folder)
+    about = found.about
+    with archive.refusing(MODEL, folder / archive.ARRAYS):
+        clicks, parameters = _clicks(found.arrays), _part(found.arrays, "parameters.")
+    with archive.refusing(MODEL, folder / MODEL.about):
+        method = make(about["method"], **about["settings"])
+        model = Model(method, parameters, clicks, check_facts(about["facts"]))
+    with archive.refusing(MODEL, folder / archive.ARRAYS):
+        _check_shapes(model)
+
+    def look_through() -> None:
+        found.verify()
+        with archive.refusing(MODEL, folder / archive.ARRAYS):
+            _check_values(model)
+
+    if not verify:
+        return replace(model, verify=look_through)
+    look_through()
+    return model
+
+
+def unlike(
+    folder: Path, make: Make, method: Recommender, clicks: Clicks, *, seed: int
+) -> list[str]:
+    """In what the training of the model saved here differs from this one, in words.
+
+    Nothing means that it is this training, and that it came to its end.
+    """
+    try:
+        model, about = load(folder, make), archive.read(MODEL, folder).about
+    except InputError as error:
+        return [str(error)]
+    facts = model.facts
+    if facts.get("ended") == "interrupted":
+        return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
+    if "updates" in facts or "side" in facts:
+        return ["it was given more than a log"]
+    ran_on = facts.get("engine")
+    asked = settings.values(method).get("engine", "auto")
+    then = _given(model.method, model.clicks, facts.get("seed")) | {
+        "unexposed": about["written_by"],
+        "the engine": ran_on,
+    }
+    now = _given(method, clicks, seed) | {"the engine": ran_on if asked == "auto" else asked}
+    return differences(then, now)
+
+
+def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
+    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
+
+
+def describe(folder: Path, make: Make) -> dict[str, Any]:
+    """What a model folder holds, having verified all of it."""
+    model = load(folder, make, verify=True)
+    found = archive.read(MODEL, folder)
+    about, arrays = found.about, found.arrays
+    return {
+        "folder": str(folder),
+        "format": about["version"],
+        "written_by": about["written_by"],
+        "method": about["method"],
+        "settings": about["settings"],
+        "facts": {k: v for k, v in model.facts.items() if not isinstance(v, list)},
+        "users": model.clicks.n_users,
+        "items": model.clicks.n_items,
+        "clicks": len(model.clicks),
+        "parameters": {name: list(array.shape) for name, array in model.parameters.items()},
+        "bytes": sum(array.nbytes for array in arrays.values()),
+    }
+
+
+def _clicks(arrays: Arrays) -> Clicks:
+    """Clicks that begin and end where they should; what lies between is read when used."""
+    columns = _part(arrays, "clicks.")
+    if {name: column.dtype for name, column in columns.items()} != CLICKS:
+        raise ValueError("its clicks are not those of a model")
+    ids = {f"{role}_ids": Ids.unpacked(_part(arrays, f"ids.{role}s.")) for role in ("user", "item")}
+    clicks = Clicks.stored(**columns, **ids)  # type: ignore[arg-type]
+    n, start = len(clicks.items), columns["user_start"]
+    lengths = dict.fromkeys(CLICKS, (n,)) | {"user_start": (clicks.n_users + 1,)}
+    if {name: column.shape for name, column in columns.items()} != lengths:
+        raise ValueError("its clicks are not as many as they should be")
+    if start[0] != 0 or start[-1] != n:
+        raise ValueError("its clicks do not begin and end with its users")
+    return clicks
+
+
+def _check_shapes(model: Model) -> None:
+    """Refuse parameters that do not fit the users, the items or each other; reads none of them."""
+    rows = {"user_factors": model.clicks.n_users, "item_factors": model.clicks.n_items}
+    for name, array in model.parameters.items():
+        for ending, n in rows.items():
+            if name.endswith(ending) and len(array) != n:
+                raise ValueError(f"{name} has {len(array)} rows for {n}")
+        dim = getattr(model.method, "dim", None)
+        if name.endswith("_factors") and dim not in (None, array.shape[-1]):
+            raise ValueError(f"{name} has {array.shape[-1]} columns for {dim}")
+    nobody = np.zeros(0, dtype=np.int32)
+    method, parameters = model.method, model.parameters
+    blocks = [method.scores(parameters, nobody)]
+    exposure = method.exposure(parameters, nobody)
+    if exposure is not None:
+        blocks += [exposure, method.pair_exposure(parameters, nobody, nobody)[:, None]]
+    for block, width in zip(blocks, (model.clicks.n_items, model.clicks.n_items, 1), strict=False):
+        if block.shape != (0, width):
+            raise ValueError("its parameters do not score all items")
+
+
+def _check_values(model: Model) -> None:
+    """Refuse clicks out of order, ids given twice, parameters that are no numbers."""
+    model.clicks.checked()
+    for ids in (model.user_ids, model.item_ids):
+        values = np.asarray(ids.values)
+        ordered = values if ids.order is None else values[ids.order]
+        if len(set(ordered.tolist())) != len(values):
+            raise ValueError("an id is there twice")
+        if ids.are_sortable and (ordered[1:] < ordered[:-1]).any():
+            raise ValueError("the order of its ids is not theirs")
+    for name, array in model.parameters.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds what is no finite number")
+
+
+def _part(arrays: Arrays, prefix: str) -> Arrays:
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}

@@ -1,0 +1,172 @@
+"""A fitted method, spoken to in raw ids."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import progress as show
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.ids import Ids
+from unexposed.data.write import write_tables
+from unexposed.errors import InputError
+from unexposed.model import fold_in, recommend, save, update
+from unexposed.model.filters import Rules
+from unexposed.model.recommend import RawIds
+from unexposed.ranking.blocks import Block, blocks, pairs_from_rows
+from unexposed.training.checkpoint import remove
+from unexposed.training.given import Parameters, Side
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from unexposed.model.recommender import Recommender
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted method, spoken to in raw ids."""
+
+    method: "Recommender"
+    parameters: Parameters
+    clicks: Clicks  # all it has seen, held-out ones included
+    facts: dict[str, Any]
+    checkpoint: Path | None = None  # of its training; not needed once the model is saved
+    verify: Callable[[], None] = lambda: None  # compares what lies in a file with its checksums
+
+    @property
+    def user_ids(self) -> Ids:
+        return self.clicks.user_ids
+
+    @property
+    def item_ids(self) -> Ids:
+        return self.clicks.item_ids
+
+    def blocks(self, users: Indices) -> Iterator[tuple[slice, Block]]:
+        """Scores of all items for these users (indices), a bounded part at a time."""
+        return blocks(lambda part: self.method.scores(self.parameters, part), users, self.clicks)
+
+    def score(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
+        """The score of each pair of raw ids."""
+        rows, columns = self._pairs(users, items)
+        return pairs_from_rows(lambda u: self.method.scores(self.parameters, u), rows, columns)
+
+    def exposure(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
+        """The learned or given exposure of each pair of raw ids."""
+        if self.method.exposure(self.parameters, np.zeros(0, dtype=np.int32)) is None:
+            raise InputError(f"{self.method.name} has no exposure model")
+        return self.method.pair_exposure(self.parameters, *self._pairs(users, items))
+
+    def recommend(
+        self,
+        users: RawIds,
+        k: int = 10,
+        *,
+        rules: Rules | None = None,
+        progress: show.Progress | None = None,
+    ) -> "pl.DataFrame":
+        """The k best items for each user: columns user, item, rank, score, and what is known of
+        relevance and exposure.
+
+        The score is what the item was ranked by, after a popularity penalty. A user for whom fewer
+        than k items remain gets fewer. With unknown="popular" a column `known` is false where the
+        list is the one for strangers.
+        """
+        import polars as pl
+
+        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            tables = recommend.recommend(self, users, k, rules or Rules(), progress=told)
+            return pl.concat(list(tables))
+
+    def write_recommendations(
+        self,
+        path: str | Path,
+        users: RawIds | None = None,
+        k: int = 10,
+        *,
+        rules: Rules | None = None,
+        progress: show.Progress | None = None,
+    ) -> int:
+        """Write them for these users, else for all, as CSV, TSV or Parquet; how many there are.
+
+        Memory does not grow with the users. The file is written whole or not at all.
+        """
+        wanted = self.user_ids.values if users is None else users
+        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            tables = recommend.recommend(self, wanted, k, rules or Rules(), progress=told)
+            return write_tables(tables, Path(path))
+
+    def top(
+        self, users: Indices, k: int, *, hide_clicked: bool = True
+    ) -> tuple[Indices, NDArray[np.float32]]:
+        """The k best items of each user by index, −1 where none is left, and their scores."""
+        recommend.check_k(k, len(self.item_ids))
+        server = recommend.Server.of(self, Rules(hide_clicked=hide_clicked))
+        items = np.empty((len(users), k), dtype=np.int32)
+        scores = np.empty((len(users), k), dtype=np.float32)
+        for part in recommend.parts(len(users), len(self.item_ids)):
+            items[part], scores[part] = server.top(users[part], k)
+        return items, scores
+
+    def similar_items(self, item: Hashable, k: int = 10) -> "pl.DataFrame":
+        """The k items whose vectors point the same way: columns item, rank, similarity."""
+        return recommend.similar(self, "item", item, k)
+
+    def similar_users(self, user: Hashable, k: int = 10) -> "pl.DataFrame":
+        """The k users whose vectors point the same way: columns user, rank, similarity."""
+        return recommend.similar(self, "user", user, k)
+
+    def fold_in(self, clicks: Clicks) -> "Model":
+        """The model with the users of these clicks, new ones and known ones with newer clicks.
+
+        Nothing but their own vectors is learned, in milliseconds a user; `update` learns all.
+        """
+        return fold_in.fold_in(self, clicks)
+
+    def update(
+        self,
+        clicks: Clicks,
+        *,
+        epochs: int | None = None,
+        seed: int = 0,
+        side: Side | None = None,
+        progress: show.Progress | None = None,
+    ) -> "Model":
+        """The model after some epochs on all clicks, these newer ones included (see `update`)."""
+        return update.update(self, clicks, epochs=epochs, seed=seed, side=side, progress=progress)
+
+    def recommend_for(
+        self, items: Sequence[Hashable], k: int = 10, *, rules: Rules | None = None
+    ) -> "pl.DataFrame":
+        """The k best items for somebody who clicked these, folded in and forgotten."""
+        one = fold_in.user_of(self, items)
+        (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
+        return table.drop("user")
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model as a folder of safetensors and JSON, whole or not at all."""
+        save.save(self, Path(folder))
+        if self.checkpoint is not None:
+            remove(self.checkpoint)
+
+    def known(self, raw: RawIds, what: Literal["user", "item"]) -> Indices:
+        """The index of each raw id; one that the model was never trained on is refused."""
+        if isinstance(raw, str | bytes):
+            raise InputError(f"give a list of {what} ids, got the text {raw!r}")
+        ids = self.user_ids if what == "user" else self.item_ids
+        found = ids.index(raw)
+        if (found < 0).any():
+            unknown = [r for r, index in zip(raw, found, strict=True) if index < 0]
+            shown = ", ".join(repr(r) for r in unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            raise InputError(f"the model was never trained on {what} {shown}")
+        return found
+
+    def _pairs(
+        self, users: Sequence[Hashable], items: Sequence[Hashable]
+    ) -> tuple[Indices, Indices]:
+        if len(users) != len(items):
+            raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
+        return self.known(users, "user"), self.known(items, "item")

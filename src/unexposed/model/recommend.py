@@ -1,0 +1,260 @@
+"""Recommendations by blocks of users: what may be recommended, the best of it, as a table."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from unexposed import progress as show
+from unexposed.data.clicks import Indices
+from unexposed.data.ids import Ids, column
+from unexposed.errors import InputError
+from unexposed.model.filters import Candidates, Rules, Unknown, hide
+from unexposed.ranking import top
+from unexposed.ranking.blocks import Block
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from unexposed.model.model import Model
+    from unexposed.model.recommender import Recommender
+
+Array = NDArray[Any]
+RawIds = Sequence[Hashable] | NDArray[Any]
+
+BLOCK_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
+SAMPLE_USERS = 2_000  # over whom the list for strangers is averaged
+LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """What is said of a user of whom nothing is known: the mean over users, for each item.
+
+    The mean is that of relevance, given as a score, or of the score where a score is no relevance;
+    over evenly spaced users where there are many.
+    """
+
+    score: Array
+    exposure: Array | None
+
+    @staticmethod
+    def of(model: "Model") -> "Average":
+        n_users, n_items = model.clicks.n_users, model.clicks.n_items
+        users = np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
+        method = model.method
+        worth, shown = np.zeros(n_items), np.zeros(n_items)
+        for part in parts(len(users), n_items):
+            scores = method.scores(model.parameters, users[part])
+            found = relevance(method, scores)
+            worth += (scores if found is None else found).sum(axis=0, dtype=np.float64)
+            exposure = method.exposure(model.parameters, users[part])
+            shown += 0 if exposure is None else exposure.sum(axis=0, dtype=np.float64)
+        worth, shown = worth / len(users), shown / len(users)
+        if method.scale == "logit":
+            worth = logit(worth.clip(LEAST, 1 - LEAST))
+        has_exposure = method.exposure(model.parameters, users[:0]) is not None
+        return Average(worth.astype(np.float32), shown.astype(np.float32) if has_exposure else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """A model and rules, ready to serve users by index; the index n_users stands for a stranger."""
+
+    model: "Model"
+    rules: Rules
+    average: Average | None  # None where no stranger is to be served
+    offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
+
+    @cached_property
+    def item_names(self) -> Callable[[Indices], "pl.Series"]:
+        return names(self.model.item_ids)
+
+    @staticmethod
+    def of(
+        model: "Model", rules: Rules, *, strangers: bool = False, whole: "Model | None" = None
+    ) -> "Server":
+        if rules.minimum_exposure > 0 and not _has_exposure(model):
+            name = model.method.name
+            raise InputError(f"{name} has no exposure model, so minimum_exposure cannot be kept")
+        whole = whole or model
+        average = Average.of(whole) if strangers else None
+        offset = rules.offset(whole.clicks)
+        return Server(model, rules, average, offset)
+
+    def top(
+        self, rows: Indices, k: int, pairs: Candidates | None = None
+    ) -> tuple[Indices, NDArray[np.float32]]:
+        """The k best items of each user, −1 where none is left, and what they are ranked by."""
+        block = _own(self._scores(rows))
+        if self.offset is not None:
+            block -= self.offset
+        if pairs is not None:
+            block = pairs.only(block)
+        if self.rules.hide_clicked:
+            hide(block, self.model.clicks, rows)
+        if self.rules.minimum_exposure > 0:
+            block[self._exposures(rows) < self.rules.minimum_exposure] = -np.inf
+        return top.best(block, rows, k)
+
+    def exposure(self, rows: Indices, items: Indices) -> Array:
+        """The exposure of each pair."""
+        known = rows < self.model.clicks.n_users
+        out = np.empty(len(rows), dtype=np.float32)
+        method, parameters = self.model.method, self.model.parameters
+        out[known] = method.pair_exposure(parameters, rows[known], items[known])
+        if self.average is not None and self.average.exposure is not None:
+            out[~known] = self.average.exposure[items[~known]]
+        return out
+
+    def table(
+        self, users: "pl.Series", rows: Indices, items: Indices, worth: Array
+    ) -> "pl.DataFrame":
+        """The chosen items as a table, the columns that the method has."""
+        import polars as pl
+
+        at, place = np.nonzero(items >= 0)
+        items, worth = items[at, place], worth[at, place]
+        columns = {
+            "user": users.gather(at),
+            "item": self.item_names(items),
+            "rank": pl.Series((place + 1).astype(np.int32)),
+            "score": pl.Series(worth),
+        }
+        score = worth if self.offset is None else worth + self.offset[items]
+        found = relevance(self.model.method, score)
+        if found is not None:
+            columns["relevance"] = pl.Series(found)
+        if _has_exposure(self.model):
+            columns["exposure"] = pl.Series(self.exposure(rows[at], items))
+        if self.rules.unknown == "popular":
+            columns["known"] = pl.Series(rows[at] < self.model.clicks.n_users)
+        return pl.DataFrame(columns)
+
+    def _scores(self, rows: Indices) -> Block:
+        average = None if self.average is None else self.average.score
+        return self._with_strangers(self.model.method.scores, rows, average)
+
+    def _exposures(self, rows: Indices) -> Block:
+        average = None if self.average is None else self.average.exposure
+        return self._with_strangers(self.model.method.exposure, rows, average)
+
+    def _with_strangers(self, of: Any, rows: Indices, average: Array | None) -> Block:
+        known = rows < self.model.clicks.n_users
+        if known.all():
+            return of(self.model.parameters, rows)
+        assert average is not None
+        out = np.empty((len(rows), len(average)), dtype=np.float32)
+        out[known] = of(self.model.parameters, rows[known])
+        out[~known] = average
+        return out
+
+
+def recommend(
+    model: "Model",
+    users: RawIds,
+    k: int,
+    rules: Rules,
+    *,
+    whole: "Model | None" = None,
+    progress: show.Progress | None = None,
+) -> Iterator["pl.DataFrame"]:
+    """The k best items of each user as tables, one for each block of users.
+
+    `whole` is the model that says what is popular, where this one holds some users of it only.
+    """
+    check_k(k, model.clicks.n_items)
+    ids, rows = _rows(model, users, rules.unknown)
+    strangers = bool((rows == model.clicks.n_users).any())
+    server = Server.of(model, rules, strangers=strangers, whole=whole)
+    pairs = None
+    if rules.candidates is not None:
+        pairs = Candidates.of(rules.candidates, ids, model.item_ids)
+    raw = column(ids.values)
+    told = progress or show.Silent()
+    for part in parts(len(rows), model.clicks.n_items, least=1):
+        items, worth = server.top(rows[part], k, None if pairs is None else pairs.part(part))
+        yield server.table(raw[part], rows[part], items, worth)
+        told.count("users", part.stop, len(rows))
+
+
+def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int) -> "pl.DataFrame":
+    """The k users or items whose vectors point the same way, by the cosine of the angle."""
+    import polars as pl
+
+    vectors = model.parameters.get(f"{kind}_factors")
+    if vectors is None:
+        raise InputError(f"{model.method.name} has no {kind} vectors to compare")
+    if not 1 <= k < len(vectors):
+        raise InputError(f"k must be between 1 and {len(vectors) - 1} other {kind}s, got {k}")
+    index = model.known([raw], kind)
+    lengths = np.linalg.norm(vectors, axis=1)
+    cosine = vectors @ vectors[index[0]] / np.maximum(lengths * lengths[index[0]], 1e-12)
+    block = cosine.astype(np.float32)[None, :]
+    block[0, index] = -np.inf
+    others, cosines = top.best(block, index, k)
+    ids = model.user_ids if kind == "user" else model.item_ids
+    return pl.DataFrame(
+        {
+            kind: names(ids)(others[0]),
+            "rank": pl.Series(np.arange(1, k + 1, dtype=np.int32)),
+            "similarity": pl.Series(cosines[0]),
+        }
+    )
+
+
+def relevance(method: "Recommender", scores: Array) -> Array | None:
+    """The estimated relevance that scores stand for; None where they only order items."""
+    if method.scale == "order":
+        return None
+    return expit(scores) if method.scale == "logit" else scores
+
+
+def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
+    """What gives the raw ids of indices as a column, of the same kind whichever they are."""
+    import polars as pl
+
+    if ids.are_integers:
+        return lambda indices: pl.Series(ids.values[indices])
+    if ids.are_texts:
+        return lambda indices: pl.Series(ids.values[indices].tolist(), dtype=pl.String)
+    return column(ids.values).gather
+
+
+def parts(n: int, n_items: int, *, least: int = 0) -> Iterator[slice]:
+    """Blocks of users so that users × items is never held; at least one, if empty, where asked."""
+    size = max(1, BLOCK_ENTRIES // max(n_items, 1))
+    for start in range(0, max(n, least), size):
+        yield slice(start, min(start + size, n))
+
+
+def check_k(k: int, n_items: int) -> None:
+    if not 1 <= k <= n_items:
+        raise InputError(f"k must be between 1 and {n_items} items, got {k}")
+
+
+def _own(block: Block) -> Block:
+    """The block itself where it may be written on, else a copy."""
+    mine = block.flags.owndata and block.flags.c_contiguous and block.dtype == np.float32
+    return block if mine else np.array(block, dtype=np.float32, order="C")
+
+
+def _has_exposure(model: "Model") -> bool:
+    return model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
+
+
+def _rows(model: "Model", users: RawIds, unknown: Unknown) -> tuple[Ids, Indices]:
+    """The users to serve, and the index of each: n_users for one the model does not know."""
+    if unknown == "refuse":
+        rows = model.known(users, "user")
+        return Ids(model.user_ids.values[rows]), rows
+    raw = users if isinstance(users, np.ndarray) else list(users)
+    rows = model.user_ids.index(raw)
+    ids = Ids.of(raw)
+    if unknown == "skip":
+        return Ids(ids.values[rows >= 0]), rows[rows >= 0]
+    return ids, np.where(rows < 0, model.clicks.n_users, rows).astype(np.int32)

@@ -1,0 +1,130 @@
+"""The contract: a method holds settings and fits; the model it gives scores and recommends."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import progress as show
+from unexposed import settings as checks
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.errors import InputError
+from unexposed.model.graph import Graph
+from unexposed.model.model import Model
+from unexposed.ranking.blocks import Block, pairs_from_rows
+from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint
+from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
+
+
+@dataclass(frozen=True)
+class Recommender(ABC):
+    """A method and its settings; `fit` gives a model and changes nothing here."""
+
+    name: ClassVar[str]
+    takes: ClassVar[frozenset[str]] = frozenset()  # the parts of Side it can use
+    # what a score is: the logit of the relevance, the relevance itself, or only an order
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
+
+    def __post_init__(self) -> None:
+        checks.check_values(self.name, self)
+
+    @final
+    def fit(
+        self,
+        clicks: Clicks,
+        held_out: Clicks | None = None,
+        *,
+        seed: int = 0,
+        side: Side | None = None,
+        progress: show.Progress | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: float = EVERY,
+        resume: bool = False,
+    ) -> Model:
+        """Learn from clicks; the held-out ones choose the epoch (a tenth is set aside if none).
+
+        `checkpoint` names a folder for what a killed training needs to go on: give it again, with
+        `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
+        removed when the model is saved.
+        """
+        if not isinstance(clicks, Clicks) or not isinstance(held_out, Clicks | None):
+            raise InputError(
+                f"{self.name} learns from Clicks, got {type(clicks).__name__}: "
+                "read_log makes them from a file or a frame"
+            )
+        if len(clicks) == 0:
+            raise InputError(f"{self.name} cannot learn from a log without clicks")
+        if not 0 <= seed < 2**63:
+            raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
+        clicks = clicks.checked()
+        side = side or Side()
+        for part in side.given() - self.takes:
+            raise InputError(f"{self.name} cannot use {part}")
+        if held_out is None:
+            seen = clicks
+            clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
+        else:
+            seen = clicks.union(held_out)
+        kept, folder = None, None if checkpoint is None else Path(checkpoint)
+        if folder is not None:
+            of = fingerprint(self, clicks, held_out, seed=seed, side=side)
+            kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
+        elif resume:
+            raise InputError("resume needs the checkpoint to go on from: give checkpoint=FOLDER")
+        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            parameters, facts = self.train(
+                clicks, held_out, seed=seed, side=side, progress=told, checkpoint=kept
+            )
+        if given := sorted(side.given() - {"start"}):
+            facts = facts | {"side": given}
+        return Model(self, parameters, seen, {"seed": seed, **facts}, folder)
+
+    @abstractmethod
+    def train(
+        self,
+        clicks: Clicks,
+        held_out: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: show.Progress,
+        checkpoint: Checkpoint | None = None,
+    ) -> tuple[Parameters, dict[str, Any]]:
+        """What was learned, as arrays by name, and the facts of the training."""
+
+    @abstractmethod
+    def scores(self, parameters: Parameters, users: Indices) -> Block:
+        """How relevant every item is to each of these users; only the order matters."""
+
+    def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
+        """How likely each of these users was shown each item, where the method models it."""
+        del parameters, users
+        return None
+
+    def add_score(self, graph: Graph, parameters: Parameters) -> None:
+        """Add the score of each pair to an ONNX graph, as an output `score`."""
+        del graph, parameters
+        raise InputError(f"{self.name} has no scorer to export; recommend writes its lists")
+
+    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
+        """Add the exposure of each pair, as an output `exposure`, where the method models it."""
+        del graph, parameters
+
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        """What is held of each user of these clicks, learned from them alone (see `fold_in`).
+
+        `n_clicks` and `epochs` are those of the training that made the parameters.
+        """
+        del parameters, clicks, n_clicks, epochs
+        raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
+
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        """The exposure of each pair; from whole rows, where a method knows no shorter way."""
+        return pairs_from_rows(lambda part: self.exposure(parameters, part), users, items)

@@ -1,0 +1,106 @@
+"""Going on with a training when newer clicks have come, new users and items among them."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unexposed import progress as show
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids, match
+from unexposed.errors import InputError
+from unexposed.model.fold_in import epochs_of, joined, user_rows
+from unexposed.settings import known, values
+from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
+
+if TYPE_CHECKING:
+    from unexposed.model.model import Model
+    from unexposed.model.recommender import Recommender
+
+SHARE_OF_EPOCHS = 0.1  # of those a full training may take: the model is near its end already
+
+
+def update(
+    model: "Model",
+    clicks: Clicks,
+    *,
+    epochs: int | None = None,
+    seed: int = 0,
+    side: Side | None = None,
+    progress: show.Progress | None = None,
+) -> "Model":
+    """The model after some epochs on all clicks, older and newer, from where it stands.
+
+    New users start where `fold_in` puts them, new items where the method's training starts. A
+    tenth of the newer clicks is held out and chooses the epoch: of the older ones the model has
+    seen too much.
+    """
+    model.verify()  # what is learned from damaged arrays would be saved as sound
+    method = model.method
+    if "start" not in method.takes:
+        raise InputError(f"{method.name} cannot go on with a training: fit it again on all clicks")
+    side = side or Side()
+    for part in sorted(set(model.facts.get("side", [])) - side.given()):
+        raise InputError(f"the model was trained with {part}: give it again, side=Side({part}=…)")
+    older, newer = together(model, clicks)
+    seen = older.contain(newer.users, newer.items)
+    train, held_out = newer.pick(~seen).hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
+    fitted = _shorter(method, epochs).fit(
+        older.union(newer.pick(seen)).union(train),
+        held_out,
+        seed=seed,
+        side=replace(side, start=start(model, newer)),
+        progress=progress,
+    )
+    facts = fitted.facts | {
+        "epochs_before": epochs_of(model.facts),
+        "updates": int(model.facts.get("updates", 0)) + 1,
+    }
+    return replace(fitted, method=model.method, facts=facts)
+
+
+def _shorter(method: "Recommender", epochs: int | None) -> "Recommender":
+    """The method with this many epochs, else with a share of its own; as it is without any."""
+    if "epochs" not in known(type(method)):
+        return method
+    most = epochs or max(1, round(SHARE_OF_EPOCHS * values(method)["epochs"]))
+    return replace(method, **{"epochs": most})
+
+
+def together(model: "Model", clicks: Clicks) -> tuple[Clicks, Clicks]:
+    """The model's clicks and the newer ones, in ids of both: first the model's, in their order."""
+    user_at = match(clicks.user_ids, model.user_ids)
+    item_at = match(clicks.item_ids, model.item_ids)
+    user_ids = joined(model.user_ids, clicks.user_ids, user_at < 0)
+    item_ids = joined(model.item_ids, clicks.item_ids, item_at < 0)
+    for at, old in ((user_at, model.user_ids), (item_at, model.item_ids)):
+        at[at < 0] = len(old) + np.arange((at < 0).sum())
+    newer = Clicks.from_pairs(
+        user_at[clicks.users],
+        item_at[clicks.items],
+        counts=clicks.counts,
+        user_ids=user_ids,
+        item_ids=item_ids,
+    )
+    return replace(model.clicks, user_ids=user_ids, item_ids=item_ids), newer
+
+
+def start(model: "Model", newer: Clicks) -> Parameters:
+    """The model's parameters with rows for the new users, from their clicks on known items.
+
+    Of a user without such a click nothing is known: its vector is zero.
+    """
+    n_old = len(model.user_ids)
+    if newer.n_users == n_old:
+        return model.parameters
+    here = (newer.users >= n_old) & (newer.items < len(model.item_ids))
+    clicks = Clicks.from_pairs(
+        newer.users[here] - n_old,
+        newer.items[here],
+        user_ids=Ids(newer.user_ids.values[n_old:]),
+        item_ids=model.item_ids,
+    )
+    rows = user_rows(model, clicks)
+    return model.parameters | {
+        name: np.concatenate([model.parameters[name], values]) for name, values in rows.items()
+    }

@@ -1,0 +1,1 @@
+"""Scores become ranks: blocks of users, top-k, metrics, catalogue figures, held-out quality."""

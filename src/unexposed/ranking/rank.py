@@ -1,0 +1,65 @@
+"""Where wanted items land: among a user's judged items, or in the whole catalogue."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks, Indices, Judgements
+from unexposed.errors import InputError
+from unexposed.ranking import metrics, top
+from unexposed.ranking.blocks import Block, Scores, blocks, tie_break
+from unexposed.ranking.metrics import Ranking
+
+
+def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
+    """Where the relevant items of each user land among its judged items."""
+    users, row = np.unique(judged.users, return_inverse=True)
+    score = np.empty(len(judged), dtype=np.float32)
+    for part, block in blocks(scores, users, clicks):
+        here = (row >= part.start) & (row < part.stop)
+        score[here] = block[row[here] - part.start, judged.items[here]]
+    _refuse_nan(score)
+    order = np.lexsort((tie_break(judged.users, judged.items), -score, row))
+    counts = np.bincount(row)
+    first = np.cumsum(counts) - counts
+    rank = np.arange(len(judged)) - first[row] + 1  # row is sorted, as the judgements are
+    relevant = judged.relevant[order]
+    return Ranking.from_pairs(
+        row[relevant], rank[relevant], judged.items[order][relevant], n_candidates=counts
+    )
+
+
+def rank_catalogue(
+    scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
+) -> Ranking:
+    """Where the wanted pairs land among all items their users have not clicked."""
+    clicks = clicks.checked()  # compiled loops read them
+    if clicks.contain(wanted.users, wanted.items).any():
+        raise InputError("a wanted pair was clicked, so it is not among those to rank")
+    users, row = np.unique(wanted.users, return_inverse=True)
+    rank = np.empty(len(wanted), dtype=np.int64)
+    for part, block in blocks(scores, users, clicks):
+        here = slice(*np.searchsorted(row, (part.start, part.stop)))  # row is sorted
+        rank[here] = _ranks(block, row[here] - part.start, wanted.items[here], users[part], clicks)
+    return Ranking.from_pairs(
+        row,
+        rank,
+        wanted.items,
+        n_candidates=clicks.n_items - clicks.user_counts[users],
+        weights=1 / metrics.propensity(clicks.item_counts, exponent=exponent)[wanted.items],
+    )
+
+
+def _ranks(
+    block: Block, rows: NDArray[Any], items: Indices, users: Indices, clicks: Clicks
+) -> NDArray[np.int64]:
+    """The rank of each wanted item in its row: 1 + the better ones + the tied ones before it."""
+    _refuse_nan(block)
+    block = np.require(block, requirements=["C", "W"])  # the one layout that is compiled
+    return top.ranks(block, rows, items, users, clicks.user_start, clicks.items)
+
+
+def _refuse_nan(scores: NDArray[Any]) -> None:
+    if np.isnan(scores).any():
+        raise InputError("the model gives scores that are not numbers; train it again")

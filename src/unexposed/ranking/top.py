@@ -1,0 +1,155 @@
+"""The compiled loops that rank: the k best of a row, and the rank of wanted items in it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from unexposed.compiled import CORES, STEP, Array, compiled, mix
+
+CHUNK = 256  # scores looked at together: most chunks hold none that is good enough
+# of `ranking.blocks.pair_hash`, whose numbers `tie_break` repeats here
+ITEM_STEP = np.uint64(0xD1B54A32D192ED03)
+SALT = np.uint64(0x5EED * 0x8CB92BA72F3D8DD7 % 2**64)
+
+
+@compiled
+def tie_break(user: int, item: int) -> Any:
+    """As `ranking.blocks.tie_break`."""
+    return mix(np.uint64(user) * STEP + np.uint64(item) * ITEM_STEP + SALT)
+
+
+@compiled
+def stands_before(rival: int, item: int, row: Array, user: int) -> bool:
+    """Whether the rival is ranked above the item, by the scores of the user's row."""
+    return row[rival] > row[item] or (
+        row[rival] == row[item] and tie_break(user, rival) < tie_break(user, item)
+    )
+
+
+@compiled
+def ranks(
+    block: Array, rows: Array, items: Array, users: Array, user_start: Array, clicked: Array
+) -> Array:
+    """The rank of each wanted item in its row, among all items that the row's user left unclicked.
+
+    1 + all items that stand before it − the clicked ones that do.
+    """
+    found = np.empty(len(rows), dtype=np.int64)
+    for n in range(len(rows)):
+        row, item, user = block[rows[n]], items[n], users[rows[n]]
+        score = row[item]
+        before = equal = 0
+        for rival in range(len(row)):
+            before += row[rival] > score
+            equal += row[rival] == score
+        first, stop = user_start[user], user_start[user + 1]
+        if equal == 1:  # itself
+            for click in range(first, stop):
+                before -= row[clicked[click]] > score
+        else:
+            before = 0
+            for rival in range(len(row)):
+                before += stands_before(rival, item, row, user)
+            for click in range(first, stop):
+                before -= stands_before(clicked[click], item, row, user)
+        found[n] = 1 + before
+    return found
+
+
+def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> tuple[Array, Array]:
+    """The k best columns of each row, best first, and their scores; −1 where only −∞ is left.
+
+    What is not a number is never among them.
+    """
+    items = np.full((len(block), k), -1, dtype=np.int32)
+    scores = np.full((len(block), k), -np.inf, dtype=np.float32)
+    threads = max(1, min(threads or CORES, len(block)))
+    bounds = [len(block) * share // threads for share in range(threads + 1)]
+
+    def share(number: int) -> None:
+        fill_best(items, scores, block, users, *bounds[number : number + 2])
+
+    if threads == 1:
+        share(0)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(share, range(threads)))
+    return items, scores
+
+
+def best_first(block: Array, users: Array, k: int) -> Array:
+    """The k best columns of each row, best first."""
+    return best(np.require(block, requirements=["C", "W"]), users, k)[0]
+
+
+@compiled
+def fill_best(
+    items: Array, scores: Array, block: Array, users: Array, first: int, stop: int
+) -> None:
+    """The best of these rows: a heap with the worst of the best at its root, then sorted."""
+    k = items.shape[1]
+    for number in range(first, stop):
+        row, user, heap, worth = block[number], users[number], items[number], scores[number]
+        size = 0
+        for begin in range(0, len(row), CHUNK):
+            chunk = row[begin : begin + CHUNK]  # a slice: its loop runs many entries at a time
+            if size == k:
+                good = 0
+                for at in range(len(chunk)):
+                    good += chunk[at] >= worth[0]
+                if good == 0:
+                    continue
+            for at in range(len(chunk)):
+                score, item = chunk[at], begin + at
+                if size < k and score > -np.inf:
+                    heap[size], worth[size] = item, score
+                    rise(heap, worth, size, user)
+                    size += 1
+                elif size == k and follows(heap[0], worth[0], item, score, user):
+                    heap[0], worth[0] = item, score
+                    sink(heap, worth, k, user)
+        for last in range(size - 1, 0, -1):
+            swap(heap, worth, 0, last)
+            sink(heap, worth, last, user)
+
+
+@compiled
+def follows(item: int, score: float, rival: int, rival_score: float, user: int) -> bool:
+    """Whether the item is ranked below the rival."""
+    return score < rival_score or (
+        score == rival_score and tie_break(user, item) > tie_break(user, rival)
+    )
+
+
+@compiled
+def rise(heap: Array, worth: Array, at: int, user: int) -> None:
+    """Move the entry up until it stands below a worse one."""
+    while at > 0:
+        parent = (at - 1) // 2
+        if not follows(heap[at], worth[at], heap[parent], worth[parent], user):
+            return
+        swap(heap, worth, at, parent)
+        at = parent
+
+
+@compiled
+def sink(heap: Array, worth: Array, size: int, user: int) -> None:
+    """Move the root down until both below it are better."""
+    at = 0
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and follows(
+            heap[child + 1], worth[child + 1], heap[child], worth[child], user
+        ):
+            child += 1
+        if not follows(heap[child], worth[child], heap[at], worth[at], user):
+            return
+        swap(heap, worth, at, child)
+        at = child
+
+
+@compiled
+def swap(heap: Array, worth: Array, one: int, other: int) -> None:
+    heap[one], heap[other] = heap[other], heap[one]
+    worth[one], worth[other] = worth[other], worth[one]

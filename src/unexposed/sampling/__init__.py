@@ -1,0 +1,1 @@
+"""What a step sees: clicks with their drawn items, and the validation set."""

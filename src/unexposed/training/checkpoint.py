@@ -1,0 +1,214 @@
+"""What a training needs to go on where it was stopped: a folder beside the model to be.
+
+It holds all that an epoch reads and changes, the epochs so far and the best of them, and a
+fingerprint of what the training was given. It is written at the end of an epoch, now and then.
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unexposed import settings
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids, to_json
+from unexposed.errors import InputError, plain
+from unexposed.files import archive
+from unexposed.files.claims import check_course, check_state
+from unexposed.files.folders import remove_folder
+from unexposed.files.tensors import Arrays
+from unexposed.version import __version__
+
+if TYPE_CHECKING:
+    from unexposed.model.recommender import Recommender
+    from unexposed.progress import Progress
+    from unexposed.training.given import Side
+
+CHECKPOINT = archive.Kind(
+    "checkpoint", version=2, cure="remove it, and start the training again without resuming"
+)
+EVERY = 30.0  # seconds
+SHARE = 19  # times as long as writing one took, the next is not due: a twentieth of the time
+CHUNK = 65_536  # ids hashed at a time
+
+
+@dataclass
+class Course:
+    """How far a training has come."""
+
+    losses: list[float] = field(default_factory=list)  # one for each epoch
+    values: list[float] = field(default_factory=list)
+    best: Arrays | None = None
+    best_epoch: int = 0
+    best_value: float = -np.inf
+    seconds: float = 0.0  # in processes before this one
+    resumed_at: list[int] = field(default_factory=list)  # how many epochs each of them left
+
+
+def place_beside(model: Path) -> Path:
+    """Where the checkpoint of a model to be saved here is kept."""
+    model = model.absolute()
+    return model.with_name(f"{model.name}.checkpoint")
+
+
+def second_of(folder: Path) -> Path:
+    """Where that of a second training, on all clicks, is kept beside it."""
+    return folder.with_name(f"{folder.name}-refit")
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether there is a training to go on with."""
+    return folder.exists() or second_of(folder).exists()
+
+
+def remove(folder: Path) -> None:
+    """The training is over, and its model saved."""
+    for part in (folder, second_of(folder)):
+        remove_folder(part)
+
+
+class Checkpoint:
+    """Where a training is kept, and of what it is."""
+
+    def __init__(
+        self, folder: Path, *, of: dict[str, Any], resume: bool, every: float = EVERY
+    ) -> None:
+        if not every >= 0:
+            raise InputError(f"checkpoint_every must be at least 0 seconds, got {every}")
+        archive.check_place(CHECKPOINT, folder)
+        self.folder, self._of, self._every = folder, of, every
+        self._resume = resume
+        self._due = time.monotonic() + every
+
+    def second(self, *, epochs: int) -> "Checkpoint":
+        """That of the second training, as long as the first one took to its best epoch."""
+        of = {**self._of, "the epochs on all clicks": epochs}
+        return Checkpoint(second_of(self.folder), of=of, resume=self._resume, every=self._every)
+
+    def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
+        """The course so far, the learner's state and that of its random numbers, if kept.
+
+        `kind` names what learns: one kind cannot go on with the state of another.
+        """
+        if not self._resume or not self.folder.exists():
+            return None
+        found = archive.read(CHECKPOINT, self.folder)
+        found.verify()
+        about, arrays = found.about, found.arrays
+        with archive.refusing(CHECKPOINT, self.folder / CHECKPOINT.about):
+            then = {**about["of"], "the engine": about["kind"]}
+            course, random = Course(**check_course(about["course"])), about["random"]
+        with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
+            check_state(arrays)
+        self._refuse_others(then, {**self._of, "the engine": kind})
+        best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
+        state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
+        course.best = {name: np.array(array) for name, array in best.items()} or None
+        return course, state, random
+
+    def keep(
+        self,
+        course: Course,
+        *,
+        kind: str,
+        state: Arrays,
+        random: dict[str, Any],
+        started: float,
+        progress: "Progress",
+    ) -> None:
+        """Write a checkpoint; where that fails, say so and let the training go on."""
+        begin = time.monotonic()
+        arrays = {f"state.{name}": array for name, array in state.items()}
+        arrays |= {f"best.{name}": array for name, array in (course.best or {}).items()}
+        told = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
+        told["seconds"] += begin - started
+        about = {"of": self._of, "kind": kind, "course": told, "random": random}
+        try:
+            archive.write(CHECKPOINT, self.folder, about, arrays)
+        except OSError as error:
+            progress.note(
+                f"cannot write the checkpoint {self.folder}: {error.strerror or error}; "
+                "the training goes on without"
+            )
+        end = time.monotonic()
+        self._due = end + max(self._every, SHARE * (end - begin)) if self._every else end
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
+    def _refuse_others(self, then: dict[str, Any], now: dict[str, Any]) -> None:
+        changed = differences(then, now)
+        if changed:
+            raise InputError(
+                f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give what was given "
+                "then, or do not resume, to train from the start"
+            )
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two trainings were not given alike, in words."""
+    return [
+        plain(f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}")
+        for what in {**then, **now}
+        if then.get(what) != now.get(what)
+    ]
+
+
+def fingerprint(
+    method: "Recommender", clicks: Clicks, held_out: Clicks, *, seed: int, side: "Side"
+) -> dict[str, Any]:
+    """All that decides the outcome of a training, except for who runs the steps."""
+    own = settings.values(method)
+    own.pop("engine", None)  # what "auto" stands for is known later
+    found = {
+        "unexposed": __version__,
+        "the method": method.name,
+        **own,
+        "the seed": seed,
+        **log_fingerprint(clicks),
+        "the held-out clicks": _clicks_digest(held_out),
+    }
+    given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
+    for name, part in sorted(given.items()):
+        if isinstance(part, dict):
+            arrays = [part[key] for key in sorted(part)]
+        else:
+            arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
+        found[name] = _digest(arrays)
+    return found
+
+
+def log_fingerprint(clicks: Clicks) -> dict[str, str]:
+    """What a log is, by its content: hashes of its clicks and of its raw ids."""
+    return {
+        "the log": _clicks_digest(clicks),
+        "the user ids": _ids_digest(clicks.user_ids),
+        "the item ids": _ids_digest(clicks.item_ids),
+    }
+
+
+def _clicks_digest(clicks: Clicks) -> str:
+    return f"{len(clicks):,} clicks ({_digest([clicks.users, clicks.items, clicks.counts])})"
+
+
+def _ids_digest(ids: Ids) -> str:
+    """Of what the ids are, not of how they are held."""
+    if ids.are_integers:
+        return f"{len(ids):,} ({_digest([ids.values])})"
+    hashed = hashlib.sha256()
+    for start in range(0, len(ids), CHUNK):
+        part = [to_json(raw) for raw in ids.values[start : start + CHUNK].tolist()]
+        hashed.update(json.dumps(part).encode())
+    return f"{len(ids):,} ({hashed.hexdigest()[:16]})"
+
+
+def _digest(arrays: list[Any]) -> str:
+    hashed = hashlib.sha256()
+    for array in arrays:
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return hashed.hexdigest()[:16]

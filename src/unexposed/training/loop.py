@@ -1,0 +1,183 @@
+"""The one loop: epochs, the held-out clicks that choose one, early stopping, checkpoints."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from unexposed.errors import InputError
+from unexposed.files import archive
+from unexposed.files.claims import check_alike
+from unexposed.progress import Progress, Tick
+from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course
+from unexposed.training.given import Parameters
+
+COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How long to train, and what chooses the epoch to keep."""
+
+    label: str
+    epochs: int
+    patience: int  # epochs without improvement before the end; 0: never stop early
+    quality: Callable[[Parameters], float] | None  # on held-out clicks; higher is better
+    window: int = 1  # epochs over which the quality is averaged: few clicks make it jump
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All that an epoch reads and changes, so that a training can go on from a checkpoint."""
+
+    kind: str  # of what learns; another kind has other arrays
+    state: Callable[[], Parameters]  # not copied: it is written before the next epoch
+    restore: Callable[[Parameters], None]  # copies what it is given
+    rng: np.random.Generator
+
+    @staticmethod
+    def of(kind: str, state: Parameters, rng: np.random.Generator) -> "Memory":
+        """Of a method that keeps all in a dict, with new arrays in every epoch."""
+
+        def restore(saved: Parameters) -> None:
+            state.update({name: np.array(saved[name]) for name in state})
+
+        return Memory(kind, lambda: state, restore, rng)
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A method at the start of its training on one log; it learns when it is asked to."""
+
+    steps: Callable[[], Iterator[float]]  # one more epoch, step by step: the loss before each
+    epoch: Callable[[], float]  # the same at once, the mean loss
+    parameters: Callable[[], Parameters]  # a copy of what was learned
+    memory: Memory | None = None  # what a checkpoint keeps of it; None: nothing can
+    facts: dict[str, Any] = field(default_factory=dict)  # what a model says of its training
+
+
+def run(
+    loop: Loop,
+    *,
+    epoch: Callable[[], float],
+    parameters: Callable[[], Parameters],
+    progress: Progress,
+    memory: Memory | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Parameters, dict[str, Any]]:
+    """The parameters of the best epoch and the facts of the training.
+
+    `epoch`, `parameters` and `memory` are those of a `Trainee`.
+    Without held-out clicks the last epoch is kept. Ctrl-C ends the training and keeps the best
+    epoch so far; a loss that is not finite does too, and with no good epoch it is an error.
+    With a checkpoint a killed training can go on, to the same bits as if it had never stopped.
+    """
+    started = time.monotonic()
+    course = Course()
+    if memory is not None and checkpoint is not None:
+        course = _resumed(loop, memory, parameters, checkpoint, progress)
+    ended = COMPLETE
+    try:
+        for number in range(len(course.losses) + 1, loop.epochs + 1):
+            loss = epoch()
+            if not math.isfinite(loss):
+                ended = f"the loss was not finite in epoch {number}"
+                break
+            course.losses.append(loss)
+            value = _judge(loop, course, number, parameters())
+            progress(Tick(loop.label, number, loop.epochs, loss, value, course.best_epoch))
+            if loop.quality and loop.patience and number - course.best_epoch >= loop.patience:
+                ended = f"no improvement in {loop.patience} epochs"
+                break
+            if memory is not None and checkpoint is not None and checkpoint.is_due():
+                _keep(course, memory, checkpoint, started, progress)
+    except KeyboardInterrupt:
+        if course.best is None:
+            raise
+        ended = INTERRUPTED
+    if course.best is None:
+        raise InputError(f"{loop.label}: {ended}; try a lower learning_rate or a smaller dim")
+    facts = {
+        "epochs_run": len(course.losses),
+        "best_epoch": course.best_epoch,
+        "best_value": course.best_value if course.values else None,
+        "ended": ended,
+        "losses": course.losses,
+        "held_out": course.values,
+        "seconds": course.seconds + time.monotonic() - started,
+    }
+    return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
+
+
+def again(label: str, facts: dict[str, Any]) -> Loop:
+    """A second training, as long as the first one took to its best epoch."""
+    return Loop(f"{label}, all clicks", facts["best_epoch"], patience=0, quality=None)
+
+
+def refitted(
+    parameters: Parameters,
+    facts: dict[str, Any],
+    train: Callable[[], tuple[Parameters, dict[str, Any]]],
+    *,
+    n_clicks: int,
+) -> tuple[Parameters, dict[str, Any]]:
+    """What a second training learned; what the first did, where the second was cut short."""
+    try:
+        learned, second = train()
+    except KeyboardInterrupt:  # in its first epoch
+        return parameters, facts | {"ended": INTERRUPTED}
+    if second["ended"] != COMPLETE:
+        return parameters, facts | {"ended": second["ended"]}
+    seconds = facts["seconds"] + second["seconds"]
+    return learned, facts | {"seconds": seconds, "refitted_on": n_clicks}
+
+
+def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> float | None:
+    """The quality of an epoch, averaged; the epoch is kept where it is the best so far."""
+    if loop.quality is None:
+        course.best, course.best_epoch = current, number
+        return None
+    course.values.append(loop.quality(current))
+    recent = course.values[-loop.window :]
+    value = sum(recent) / len(recent)
+    if value > course.best_value:
+        course.best, course.best_epoch, course.best_value = current, number, value
+    return value
+
+
+def _resumed(
+    loop: Loop,
+    memory: Memory,
+    parameters: Callable[[], Parameters],
+    checkpoint: Checkpoint,
+    progress: Progress,
+) -> Course:
+    """The course of a training up to its checkpoint, its memory put back; a new one without."""
+    kept = checkpoint.read(memory.kind)
+    if kept is None:
+        return Course()
+    course, state, random = kept
+    with archive.refusing(CHECKPOINT, checkpoint.folder / archive.ARRAYS):
+        if course.best is not None:
+            check_alike(course.best, parameters())
+        memory.restore(state)
+        memory.rng.bit_generator.state = random
+    course.resumed_at.append(len(course.losses))
+    progress.note(f"{loop.label}: resumed at epoch {len(course.losses)} of {loop.epochs}")
+    return course
+
+
+def _keep(
+    course: Course, memory: Memory, checkpoint: Checkpoint, started: float, progress: Progress
+) -> None:
+    checkpoint.keep(
+        course,
+        kind=memory.kind,
+        state=memory.state(),
+        random=dict(memory.rng.bit_generator.state),
+        started=started,
+        progress=progress,
+    )

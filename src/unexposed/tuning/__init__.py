@@ -1,0 +1,1 @@
+"""Search for settings on held-out clicks."""

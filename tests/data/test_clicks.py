@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+
+from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
+from unexposed.data.ids import Ids
+from unexposed.errors import InputError
+
+USERS, ITEMS = Ids.of(["a", "b", "c"]), Ids.of([10, 20])
+
+
+def clicks(*pairs: tuple[int, int]) -> Clicks:
+    users, items = np.array(pairs, dtype=int).reshape(-1, 2).T
+    return Clicks.from_pairs(users, items, user_ids=USERS, item_ids=ITEMS)
+
+
+def test_repeated_pairs_are_merged_counted_and_ordered():
+    log = clicks((2, 0), (0, 1), (2, 0), (0, 0))
+    assert log.users.tolist() == [0, 0, 2]
+    assert log.items.tolist() == [0, 1, 0]
+    assert log.counts.tolist() == [1, 1, 2]
+    assert log.item_counts.tolist() == [2, 1]
+    assert log.user_counts.tolist() == [2, 0, 1]
+    assert log.user_start.tolist() == [0, 2, 2, 3]
+
+
+def test_contain_knows_exactly_the_clicked_pairs():
+    log = clicks((0, 1), (2, 0))
+    users, items = np.repeat([0, 1, 2], 2), np.tile([0, 1], 3)
+    assert log.contain(users, items).tolist() == [False, True, False, False, True, False]
+    assert log.matrix().toarray().tolist() == [[0, 1], [0, 0], [1, 0]]
+    assert not clicks().contain(users, items).any()
+
+
+def test_union_adds_the_counts_of_both():
+    both = clicks((0, 1), (0, 1)).union(clicks((0, 1), (1, 0)))
+    assert both.counts.tolist() == [3, 1]
+
+
+def test_hold_out_parts_the_clicks_and_rounds_down():
+    n = 19
+    log = Clicks.from_pairs(np.arange(n), np.zeros(n), user_ids=Ids.range(n), item_ids=Ids.range(2))
+    train, held = log.hold_out(fraction=0.1, seed=4)
+    assert (len(train), len(held)) == (18, 1)
+    assert len(train.union(held)) == n
+    assert not train.contain(held.users, held.items).any()
+    again = log.hold_out(fraction=0.1, seed=4)[1]
+    assert again.users.tolist() == held.users.tolist()
+    picked = {int(log.hold_out(fraction=0.1, seed=s)[1].users[0]) for s in range(20)}
+    assert len(picked) > 5
+    with pytest.raises(InputError, match="fraction"):
+        log.hold_out(fraction=1.0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "complaint"),
+    [
+        ([0, 3], [0, 0], "user index outside 0 … 2"),
+        ([-1, 0], [0, 0], "user index"),
+        ([0, 1], [0, 2], "item index outside 0 … 1"),
+        ([1, 0], [0, 0], "ordered by user and item"),
+        ([0, 0], [1, 1], "without repeats"),
+        ([0], [0, 1], "as many users as items"),
+    ],
+)
+def test_clicks_are_checked_at_the_door(users, items, complaint):
+    users, items = np.array(users, dtype=np.int32), np.array(items, dtype=np.int32)
+    with pytest.raises(InputError, match=complaint):
+        Clicks(users, items, np.ones_like(users), USERS, ITEMS)
+    with pytest.raises(InputError, match=complaint):
+        Judgements(users, items, np.ones(len(users), dtype=bool), USERS, ITEMS)
+
+
+def test_clicks_of_no_count_are_refused():
+    with pytest.raises(InputError, match="count of at least 1"):
+        Clicks(*np.zeros((3, 1), dtype=np.int32), USERS, ITEMS)
+
+
+def test_a_pair_judged_twice_is_relevant_if_it_ever_was():
+    judged = Judgements.from_pairs(
+        np.array([1, 0, 1]),
+        np.array([0, 0, 0]),
+        np.array([False, False, True]),
+        user_ids=USERS,
+        item_ids=ITEMS,
+    )
+    assert judged.users.tolist() == [0, 1]
+    assert judged.relevant.tolist() == [False, True]
+
+
+def test_ratings_become_clicks_and_judgements_by_a_threshold():
+    ratings = Ratings(
+        np.array([0, 1, 2], dtype=np.int32),
+        np.array([1, 0, 0], dtype=np.int32),
+        np.array([4, 3.5, 5], dtype=np.float32),
+        USERS,
+        ITEMS,
+    )
+    assert ratings.clicks(threshold=4).users.tolist() == [0, 2]
+    assert ratings.judgements(threshold=4).relevant.tolist() == [True, False, True]
+
+
+def test_stored_clicks_are_looked_at_where_all_of_them_are_used():
+    log = clicks((0, 1), (2, 0))
+    columns = [log.users, log.items, log.counts, log.user_start]
+
+    def stored(*columns):
+        for column in columns:
+            column.flags.writeable = False
+        return Clicks.stored(*columns, user_ids=USERS, item_ids=ITEMS)
+
+    assert log.checked() is log
+    again = stored(*columns).checked()
+    assert again.keys.tolist() == log.keys.tolist()
+    assert again.items.flags.writeable
+    for damaged, complaint in ((1, "item index outside"), (2, "count"), (3, "begin for each user")):
+        wrong = [c.copy() for c in columns]
+        wrong[damaged][0] = -1
+        with pytest.raises(InputError, match=complaint):
+            stored(*wrong).checked()
+        for use in ("keys", "item_counts", "user_counts"):
+            with pytest.raises(InputError, match=complaint):
+                getattr(stored(*wrong), use)
+        with pytest.raises(InputError, match=complaint):
+            stored(*wrong).matrix()
+    assert stored(*columns).pick(np.array([True, False])).items.tolist() == [1]
+
+
+def test_a_split_is_refused_if_held_out_clicks_are_trained_on():
+    judged = Judgements.from_pairs(
+        np.array([0]), np.array([0]), np.array([True]), user_ids=USERS, item_ids=ITEMS
+    )
+    with pytest.raises(InputError, match="must not be among the training clicks"):
+        Split(clicks((0, 0), (1, 1)), clicks((1, 1)), judged)
+
+
+def test_a_split_is_refused_if_its_parts_know_other_items():
+    judged = Judgements.from_pairs(
+        np.array([0]), np.array([0]), np.array([True]), user_ids=USERS, item_ids=Ids.of([10, 21])
+    )
+    with pytest.raises(InputError, match="same users and items"):
+        Split(clicks((0, 0)), clicks((1, 1)), judged)

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unexposed.data.ids import Ids, Texts
+from unexposed.errors import InputError
+
+USERS, ITEMS = Ids.of(["a", "b", "c"]), Ids.of([10, 20])
+TEXTS = st.text(st.characters(), max_size=6)  # lone surrogates included
+
+
+def stored(ids: Ids) -> Ids:
+    """As they come back from a file: arrays that cannot be written to."""
+    arrays = {name: array.copy() for name, array in ids.packed().items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    return Ids.unpacked(arrays)
+
+
+def test_ids_know_their_indices_and_nothing_else():
+    assert USERS.index(["c", "nobody", "a"]).tolist() == [2, -1, 0]
+    assert ITEMS.index([20, 11]).tolist() == [1, -1]
+    assert ITEMS.index(np.array([20, 11, 10])).tolist() == [1, -1, 0]
+    unsorted = Ids.of([7, -2, 30])
+    assert unsorted.index(np.array([30, 31, -2, 7])).tolist() == [2, -1, 1, 0]
+    mixed = Ids.of([("x", 1), None, 2.5])
+    assert mixed.index([2.5, ("x", 1)]).tolist() == [2, 0]
+
+
+def test_integer_ids_are_found_by_what_equals_them():
+    ids = Ids.of([0, 1, 20, -(2**63)])
+    given = [np.int32(20), 20.0, True, 20.5, "20", None, 2**63, -(2**63), (20,), float("nan")]
+    assert ids.index(given).tolist() == [2, 2, 1, -1, -1, -1, -1, 3, -1, -1]
+    assert ids.index(np.array([20, 2**63], dtype=np.uint64)).tolist() == [2, -1]
+    assert Ids.of([]).index([1, 2]).tolist() == [-1, -1]
+
+
+def test_ids_from_text_take_the_type_of_the_known_ones():
+    assert ITEMS.parse(["20", "-3", "x", "--5", "007"]) == [20, -3, "x", "--5", "007"]
+    assert Ids.of([2**70, 1]).values.tolist() == [2**70, 1]
+    assert USERS.parse(["20"]) == ["20"]
+
+
+@pytest.mark.parametrize(
+    "raw", [[2**63 - 1, -(2**63), 10**18], [2**64 - 1, 7], ["7", 7, 2.5], [("a", 1), "b"]]
+)
+def test_ids_are_found_again_by_how_they_print(raw):
+    ids = Ids.of(raw)
+    printed = {str(one): index for index, one in enumerate(raw)}
+    assert ids.index(ids.parse(list(printed))).tolist() == list(printed.values())
+    assert ids.index(ids.parse(["9" * 19, "9" * 40])).tolist() == [-1, -1]
+
+
+@given(st.lists(TEXTS, unique=True, max_size=20), st.lists(TEXTS, max_size=5))
+def test_packed_texts_are_the_same_ids_and_found_by_searching_as_by_a_dict(raw, others):
+    ids = Ids(np.array([*raw, None], dtype=object)[:-1])
+    again = stored(ids)
+    assert isinstance(again.values, Texts)
+    assert again.values.tolist() == raw
+    assert again == ids
+    expected = [raw.index(t) if t in raw else -1 for t in raw + others]
+    assert [again._search(t) for t in raw + others] == expected
+    assert again.index(raw + others).tolist() == expected
+    assert stored(again) == ids
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=20))
+def test_packed_integers_are_the_same_ids_and_found(raw):
+    again = stored(Ids.of(raw))
+    assert again == Ids.of(raw)
+    assert again.index(raw).tolist() == list(range(len(raw)))
+    assert again.index(np.array(raw, dtype=np.int64)).tolist() == list(range(len(raw)))
+    assert again.index([r ^ 1 for r in raw if r ^ 1 not in raw]).tolist() == [
+        -1 for r in raw if r ^ 1 not in raw
+    ]
+
+
+def test_ids_of_several_kinds_are_packed_with_their_kinds():
+    raw = [1.5, "text", ("pair", (2, None)), None, True, 2**80]
+    again = stored(Ids.of(raw)).values.tolist()
+    assert again == raw
+    assert [type(r) for r in again] == [type(r) for r in raw]
+    with pytest.raises(InputError, match="ids of type frozenset cannot be saved"):
+        Ids.of([frozenset({1}), "b"]).packed()
+
+
+def test_texts_give_what_an_array_of_them_would():
+    raw = ["zero", "", "zwei ü", "\udc80", "four" * 100]
+    array, texts = np.array(raw, dtype=object), Texts.of(raw)
+    assert texts[1] == ""
+    assert texts[-1] == raw[-1]
+    for at in (
+        slice(None),
+        slice(3, 0, -2),
+        [2, 2, 0],
+        np.array([[0, -1], [-5, 3]]),
+        np.array([], dtype=np.int32),
+        array != "",
+    ):
+        assert texts[at].tolist() == array[at].tolist()
+    assert list(texts) == raw
+    with pytest.raises(IndexError):
+        texts[5]
+
+
+def test_a_few_ids_are_found_in_many_without_decoding_them(monkeypatch):
+    ids = stored(Ids.of([f"user {n:05}" for n in range(10_000)][::-1]))
+    read = []
+    encoded = Texts.encoded
+    monkeypatch.setattr(Texts, "encoded", lambda t, place: read.append(place) or encoded(t, place))
+    monkeypatch.setattr(Texts, "tolist", lambda t: pytest.fail("decoded them all"))
+    assert ids.index(["user 00017", "user 9", 17]).tolist() == [9982, -1, -1]
+    assert len(read) < 40
+
+
+def test_damaged_ids_are_refused_in_a_sentence():
+    arrays = Ids.of(["b", "a", "ü"]).packed()
+    with pytest.raises(InputError, match="raw ids of this model are damaged"):
+        Ids.unpacked(arrays | {"run": arrays["run"] | 128}).values.tolist()
+    ids = Ids.unpacked(arrays | {"order": np.array([7, 8, 9], dtype=np.int32)})
+    with pytest.raises(InputError, match="raw ids of this model are damaged"):
+        ids._search("a")
+    wild = Ids.unpacked(arrays | {"ends": np.array([2**62, -5, 4])})
+    assert len(wild.values.tolist()) == 3
+    with pytest.raises(ValueError, match="there are no ids"):
+        Ids.unpacked({"run": arrays["run"]})

@@ -1,0 +1,1116 @@
+"""The log reader: what comes in comes back out, and what is wrong is said in one sentence."""
+
+import csv
+import datetime
+import functools
+import gzip
+import io
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.delimited import Text
+from unexposed.data.ids import Ids
+from unexposed.data.read import read_ids, read_judged, read_log
+from unexposed.errors import InputError
+
+packed = functools.partial(gzip.compress, mtime=0)  # the same bytes on every run
+fuzz = settings(max_examples=60)
+
+# Ada clicked x twice and y once, Bob y: the log whose answer is known.
+LOG = {"user": ["bob", "ada", "ada", "ada"], "item": ["y", "x", "y", "x"]}
+CSV = "user,item\nbob,y\nada,x\nada,y\nada,x\n"
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def pairs(clicks: Clicks) -> dict[tuple[Any, Any], int]:
+    """Raw user and item → count."""
+    return {
+        (clicks.user_ids.values[u], clicks.item_ids.values[i]): int(n)
+        for u, i, n in zip(clicks.users, clicks.items, clicks.counts, strict=True)
+    }
+
+
+def ids(of: Ids) -> list[Any]:
+    return of.values.tolist()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(content: str | bytes, name: str = "clicks.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def refusal(source: Any, *, read: Any = read_log, **settings: Any) -> str:
+    """The sentence a source is refused with: one printable line that names the source."""
+    with pytest.raises(InputError) as caught:
+        read(source, **({} if read is read_ids else {"say": quiet}), **settings)
+    sentence = str(caught.value)
+    assert sentence.isprintable()
+    name = Path(source).name if isinstance(source, str | Path) else ("the frame", "the matrix")
+    assert any(n in sentence for n in ([name] if isinstance(name, str) else name))
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return sentence
+
+
+# The doors
+
+
+def parquet_bytes(columns: dict[str, list[Any]]) -> bytes:
+    buffer = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("clicks.csv", CSV.encode()),
+        ("clicks.CSV", CSV.encode()),
+        ("clicks.txt", CSV.encode()),
+        ("clicks", CSV.encode()),
+        ("clicks.tsv", CSV.replace(",", "\t").encode()),
+        ("clicks.tab", CSV.replace(",", "\t").encode()),
+        ("clicks.csv.gz", packed(CSV.encode())),
+        ("clicks.tsv.gz", packed(CSV.replace(",", "\t").encode())),
+        ("clicks.parquet", parquet_bytes(LOG)),
+        ("clicks.pq", parquet_bytes(LOG)),
+        ("crlf.csv", CSV.replace("\n", "\r\n").encode()),
+        ("no newline at the end.csv", CSV.rstrip().encode()),
+        ("byte order mark.csv", b"\xef\xbb\xbf" + CSV.encode()),
+        ("blank lines.csv", b"\n\r\n" + CSV.replace("\n", "\n\n").encode() + b"\r\n\n"),
+        ("a pattern [x] * ?.csv", CSV.encode()),
+        ("two members.csv.gz", packed(CSV[:20].encode()) + packed(CSV[20:].encode())),
+        ("not packed.csv.gz", CSV.encode()),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content: bytes) -> None:
+    for path in (write(content, name), str(write(content, name))):
+        clicks = read_log(path, say=quiet)
+        assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
+        assert ids(clicks.user_ids) == ["ada", "bob"]
+        assert ids(clicks.item_ids) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame(LOG),
+        pl.LazyFrame(LOG),
+        pl.DataFrame(LOG, schema={"user": pl.Categorical, "item": pl.Enum(["y", "z", "x"])}),
+        pd.DataFrame(LOG),
+        pd.DataFrame(LOG, dtype=object),
+        pd.DataFrame(LOG, dtype="category"),
+        pd.DataFrame(LOG, index=[7, 7, 8, 9]),
+        pa.table(LOG),
+        LOG,
+        {name: tuple(column) for name, column in LOG.items()},
+        {name: np.array(column) for name, column in LOG.items()},
+        {name: pl.Series(column) for name, column in LOG.items()},
+        {name: pd.Series(column) for name, column in LOG.items()},
+        {name: pa.array(column) for name, column in LOG.items()},
+    ],
+    ids=lambda frame: type(frame).__module__ + "." + type(frame).__name__,
+)
+def test_every_kind_of_frame_gives_the_same_clicks(frame: Any) -> None:
+    clicks = read_log(frame, say=quiet)
+    assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
+    assert ids(clicks.user_ids) == ["ada", "bob"]
+
+
+def test_a_sparse_matrix_holds_counts_over_its_full_shape() -> None:
+    dense = np.array([[0, 2, 0], [0, 0, 0], [1, 0, 0]])
+    stored = sp.csr_array(dense)
+    stored.data[stored.data == 1] = 0  # an explicit zero is no click
+    for matrix, counts in ((sp.coo_matrix(dense), [2, 1]), (stored, [2])):
+        clicks = read_log(matrix)
+        assert clicks.counts.tolist() == counts
+        assert (ids(clicks.user_ids), ids(clicks.item_ids)) == ([0, 1, 2], [0, 1, 2])
+    assert stored.nnz == 2  # the caller's matrix is left alone
+
+
+def test_a_sparse_matrix_holds_ratings_if_there_is_a_threshold() -> None:
+    clicks = read_log(sp.csr_array([[0, 2.5], [4.5, 5]]), threshold=4.5)
+    assert pairs(clicks) == {(1, 0): 1, (1, 1): 1}
+
+
+def test_repeated_entries_of_a_sparse_matrix_add_up() -> None:
+    matrix = sp.coo_array(([1, 2, 1], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
+    assert pairs(read_log(matrix)) == {(0, 1): 3, (1, 0): 1}
+    assert pairs(read_log(matrix, threshold=3)) == {(0, 1): 1}
+    assert matrix.nnz == 3  # the caller's matrix is left alone
+
+
+def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'torch']))\n"  # import raises
+        "from unexposed.data.read import read_log\n"
+        f"read_log({LOG!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["10", "9", "-1", "0"], [-1, 0, 9, 10]),
+        (["7", "007"], ["007", "7"]),
+        (["7", "+7"], ["+7", "7"]),
+        (["0", "-0"], ["-0", "0"]),
+        (["1", "1.0"], ["1", "1.0"]),
+        (["1", " 1"], [" 1", "1"]),
+        (["1", "9223372036854775807"], [1, 9223372036854775807]),
+        (["1", "9223372036854775808"], ["1", "9223372036854775808"]),
+        (["é", "z", "Z", "𝒵", "ｚ"], ["Z", "z", "é", "ｚ", "𝒵"]),
+        (["NA", "null", "nan", "None"], ["NA", "None", "nan", "null"]),
+        (["1_000", "1e3"], ["1_000", "1e3"]),
+    ],
+)
+def test_text_ids_become_integers_only_if_nothing_is_lost(
+    write: Any, texts: list[str], expected: list[Any]
+) -> None:
+    path = write("user,item\n" + "".join(f"{text},{n}\n" for n, text in enumerate(texts)))
+    clicks = read_log(path, say=quiet)
+    assert ids(clicks.user_ids) == expected
+    assert clicks.user_ids.are_integers == isinstance(expected[0], int)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (["7", "10"], ["10", "7"]),  # strings of a frame stay strings
+        ([10, 9], [9, 10]),
+        ([np.int16(3), 2], [2, 3]),
+        ([(2, "a"), (3, "a"), (1, "b")], [(1, "b"), (2, "a"), (3, "a")]),
+        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: as they first appear
+        ([2.5, 1.0], [1.0, 2.5]),
+        ([True, False], [False, True]),
+        ([2**70, 5], [5, 2**70]),
+        ([b"b", b"a"], [b"a", b"b"]),
+        ([datetime.date(2024, 2, 1), datetime.date(2024, 1, 1)], [
+            datetime.date(2024, 1, 1), datetime.date(2024, 2, 1),
+        ]),
+        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate is no text, yet an id
+    ],
+)  # fmt: skip
+def test_raw_ids_of_any_hashable_type_come_back(raw: list[Any], expected: list[Any]) -> None:
+    objects = np.fromiter(raw, dtype=object, count=len(raw))
+    columns = {"user": raw, "item": list(range(len(raw)))}
+    frame = pd.DataFrame({"user": pd.Series(objects, dtype=object), "item": columns["item"]})
+    for source in (columns, frame):
+        clicks = read_log(source, say=quiet)
+        assert ids(clicks.user_ids) == expected
+        assert [type(i) for i in ids(clicks.user_ids)] == [type(e) for e in expected] or (
+            clicks.user_ids.are_integers
+        )
+        assert pairs(clicks) == {(r, n): 1 for n, r in enumerate(raw)}
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        (pl.Series([2.5, 1.0]), [1.0, 2.5]),
+        (pl.Series([True, False]), [False, True]),
+        (pl.Series([2, 1], dtype=pl.UInt8), [1, 2]),
+        (pl.Series([2**64 - 1, 1], dtype=pl.UInt64), [1, 2**64 - 1]),
+        (pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])), ["a", "b"]),
+        (pl.Series([datetime.date(2024, 2, 1), datetime.date(2024, 1, 1)]), [
+            datetime.date(2024, 1, 1), datetime.date(2024, 2, 1),
+        ]),
+    ],
+)  # fmt: skip
+def test_typed_ids_of_a_parquet_file_come_back(
+    tmp_path: Path, series: pl.Series, expected: list[Any]
+) -> None:
+    pl.DataFrame({"user": series, "item": [1, 2]}).write_parquet(tmp_path / "typed.parquet")
+    clicks = read_log(tmp_path / "typed.parquet", say=quiet)
+    assert ids(clicks.user_ids) == expected
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.array([2, 1], dtype="Int64"),
+        pd.array([2, 1], dtype="int32[pyarrow]"),
+        pd.Categorical([2, 1]),
+        np.array([2, 1], dtype=np.uint16),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_integer_columns_of_pandas_become_int64(column: Any) -> None:
+    clicks = read_log(pd.DataFrame({"user": column, "item": ["a", "b"]}), say=quiet)
+    assert clicks.user_ids.are_integers
+    assert pairs(clicks) == {(2, "a"): 1, (1, "b"): 1}
+
+
+awkward = st.text(st.sampled_from("""a7,;"'\n\r\t <>&é𝒵　|#\\-"""), min_size=1, max_size=6) | (
+    st.sampled_from(
+        [" ", "NA", "null", "nan", '""', "<b>x</b>", "0", "007", "=1+1", "#c", "\ufeff"]
+    )
+)
+
+
+@fuzz
+@given(
+    rows=st.lists(st.tuples(awkward, awkward), min_size=2, max_size=8),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_ids_written_by_the_csv_module_come_back_exactly(
+    folder: Path, rows: list[tuple[str, str]], end: str
+) -> None:
+    rows = [*rows, ("another user", "another item")]
+    with (folder / "awkward.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator=end)
+        writer.writerow(["user", "item"])
+        # The module leaves a lone carriage return bare where lines end in a newline.
+        writer.writerows(rows) if end == "\r\n" else csv.writer(
+            stream, lineterminator=end, quoting=csv.QUOTE_ALL
+        ).writerows(rows)
+    clicks = read_log(folder / "awkward.csv", say=quiet)
+    assert pairs(clicks) == Counter(rows)
+
+
+def test_quoted_line_ends_survive_a_large_file(folder: Path) -> None:
+    rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
+    with (folder / "large.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([("user", "item"), *rows])
+    assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
+
+
+# Columns, ratings, what is said
+
+
+@pytest.mark.parametrize(
+    ("header", "taken"),
+    [
+        ("user,item", "user = user, item = item"),
+        ("userId,movieId", "user = userId, item = movieId"),
+        ("Customer ID,Product-ID", "user = Customer ID, item = Product-ID"),
+        ("asin,UID", "user = UID, item = asin"),
+        ("sku,visitor_id", "user = visitor_id, item = sku"),
+        ("u,i", "user = u, item = i"),
+        ("uid,user_id,user,item", "user = user, item = item"),
+        ("User,user,item", "user = user, item = item"),
+        ("user_id,userId,item", "user = user_id, item = item"),
+    ],
+)
+def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> None:
+    said: list[str] = []
+    n = header.count(",") + 1
+    path = write(f"{header}\n{','.join('1' * n)}\n{','.join('2' * n)}\n")
+    read_log(path, say=said.append)
+    assert said == [f"{path}: {taken}, every row is a click"]
+
+
+def test_columns_can_be_given(write: Any) -> None:
+    path = write("user,item,buyer,thing\n1,1,ada,x\n2,2,bob,y\n")
+    clicks = read_log(path, user="buyer", item="thing", say=quiet)
+    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "y"): 1}
+
+
+def test_a_column_name_is_never_read_as_a_pattern() -> None:
+    frame = pl.DataFrame({"^.*$": [1, 2], "*": [3, 4], "c": [5, 6]})
+    assert pairs(read_log(frame, user="^.*$", item="*", say=quiet)) == {(1, 3): 1, (2, 4): 1}
+
+
+def test_pandas_columns_may_have_names_that_are_no_text() -> None:
+    frame = pd.DataFrame([[1, "a"], [2, "b"]])
+    assert pairs(read_log(frame, user="0", item="1", say=quiet)) == {(1, "a"): 1, (2, "b"): 1}
+
+
+RATED = "customer,sku,stars\nada,x,5\nbob,y,4\nbob,x,3.9\ncy,z,0\n"
+
+
+def test_a_click_is_a_rating_of_at_least_four_and_that_is_said(write: Any) -> None:
+    said: list[str] = []
+    path = write(RATED)
+    clicks = read_log(path, say=said.append)
+    assert said == [f"{path}: user = customer, item = sku, a click is stars ≥ 4"]
+    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "y"): 1}
+
+
+def test_users_and_items_below_the_threshold_stay_known(write: Any) -> None:
+    clicks = read_log(write(RATED), threshold=4.5, say=quiet)
+    assert pairs(clicks) == {("ada", "x"): 1}
+    assert ids(clicks.user_ids) == ["ada", "bob", "cy"]
+    assert ids(clicks.item_ids) == ["x", "y", "z"]
+
+
+def test_a_threshold_of_zero_makes_every_row_a_click(write: Any) -> None:
+    assert len(read_log(write(RATED), threshold=0, say=quiet)) == 4
+
+
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        [5, 3],
+        [5.0, 3.0],
+        ["5", " 3 "],
+        [5, "3"],
+        np.array([5, 3], dtype=np.uint8),
+        pd.array([5, 3], dtype="Int64"),
+        pl.Series(["5", "3"], dtype=pl.Categorical),
+        pl.Series(["5", "3"]).cast(pl.Decimal(5, 1)),
+    ],
+    ids=str,
+)
+def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings: Any) -> None:
+    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
+    assert pairs(read_log(source, say=quiet)) == {("a", "x"): 1}
+
+
+def test_a_short_float_meets_a_threshold_written_the_same() -> None:
+    ratings = np.array([4.1, 4.0], dtype=np.float32)  # 4.1 is below 4.1 in double precision
+    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
+    assert pairs(read_log(source, threshold=4.1, say=quiet)) == {("a", "x"): 1}
+
+
+def test_without_a_listener_the_columns_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="unexposed"):
+        read_log(LOG)
+    assert caplog.messages == ["the frame: user = user, item = item, every row is a click"]
+
+
+def test_any_delimiter_can_be_given(write: Any) -> None:
+    for delimiter, given_as in ((";", ";"), ("|", "|"), ("\t", "\t"), ("\t", r"\t"), (" ", " ")):
+        path = write(CSV.replace(",", delimiter))
+        assert len(read_log(path, delimiter=given_as, say=quiet)) == 3
+
+
+def test_columns_without_a_name_are_fine(write: Any) -> None:
+    assert len(read_log(write("user,item,,\na,x,,\nb,y,,\n"), say=quiet)) == 2
+
+
+def test_short_rows_are_fine_where_nothing_needed_is_missing(write: Any) -> None:
+    path = write("user,item,note,time\na,x,n,1\nb,y\n")
+    assert len(read_log(path, say=quiet)) == 2
+
+
+# What is refused
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "clicks.csv")
+
+
+def test_a_path_that_cannot_exist_is_refused() -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_log("a\0b")
+    with pytest.raises(InputError, match="File name too long"):
+        read_log("a" * 300)
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    assert "directory: give the path of a file" in refusal(tmp_path)
+
+
+def test_a_device_is_refused() -> None:
+    assert "not a regular file" in refusal("/dev/null")
+
+
+def test_an_unreadable_file_is_refused(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(CSV)
+
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)  # a mode would not keep root out
+    assert "permission" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["clicks.csv", "clicks.parquet", "clicks.csv.gz"])
+def test_an_empty_file_is_refused(write: Any, name: str) -> None:
+    assert "is empty" in refusal(write("", name))
+
+
+def test_a_file_of_blank_lines_is_refused(write: Any) -> None:
+    assert "only blank lines: write a header" in refusal(write("\n\n\r\n"))
+
+
+@pytest.mark.parametrize("text", ["user,item", "user,item\n", "user,item,rating\r\n\r\n"])
+def test_a_header_alone_is_refused(write: Any, text: str) -> None:
+    assert "no rows" in refusal(write(text))
+
+
+def test_a_frame_without_rows_is_refused() -> None:
+    assert "no rows" in refusal({"user": [], "item": []})
+    assert "no rows" in refusal(pl.DataFrame(schema={"user": pl.String, "item": pl.String}))
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_a_wrong_delimiter_is_named_with_the_right_one(write: Any, delimiter: str) -> None:
+    sentence = refusal(write(CSV.replace(",", delimiter)))
+    assert f"delimiter={delimiter!r} (--delimiter {delimiter!r})" in sentence
+    assert "delimiter=','" in refusal(write(CSV, "clicks.tsv"))
+
+
+@pytest.mark.parametrize("delimiter", ["", ",,", '"', "\n", "é"])
+def test_an_impossible_delimiter_is_refused(write: Any, delimiter: str) -> None:
+    with pytest.raises(InputError, match="must be one ASCII character"):
+        read_log(write(CSV), delimiter=delimiter)
+
+
+def test_a_missing_column_is_refused_with_the_nearest_one(write: Any) -> None:
+    assert "did you mean 'usr'?" in refusal(write("usr,item\n1,2\n"))
+    assert "user= (--user)" in refusal(write("usr,item\n1,2\n"))
+    assert "did you mean 'item'?" in refusal(write(CSV), item="itme")
+    assert "there is 'a', 'b'" in refusal({"a": [1], "b": [2]})
+    assert "header" in refusal(write("1,5\n2,7\n"))
+
+
+def test_a_threshold_without_a_rating_is_refused(write: Any) -> None:
+    assert "rating= (--rating)" in refusal(write(CSV), threshold=3)
+
+
+def test_one_column_cannot_be_user_and_item(write: Any) -> None:
+    assert "give two columns" in refusal(write(CSV), user="user", item="user")
+
+
+@pytest.mark.parametrize("role", ["user", "item"])
+def test_the_column_of_an_id_cannot_be_the_rating_too(write: Any, role: str) -> None:
+    told = refusal(write("user,item,stars\na,1,5\nb,2,4\n"), rating=role)
+    assert f"{role}= and rating= both name '{role}'" in told
+
+
+def test_duplicate_columns_are_refused(write: Any) -> None:
+    assert "two columns named 'user': rename one" in refusal(write("user,user,item\n1,2,3\n"))
+    assert "'user'" in refusal(pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]))
+    table = pa.table([[1], [2]], names=["user", "user"])
+    assert "user" in refusal(table)
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    assert "differ in length" in refusal({"user": [1, 2], "item": [1]})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("user,item\na,x\n,y\n", 3),
+        ("user,item\na,x\nb,\n", 3),
+        ("user,item\na,x\nb\n", 3),
+        ('user,item\na,x\nb,""\n', 3),
+        ("user,item\na,x\n,\nb,y\n", 3),
+        ("user,item\r\na,x\r\n\r\nb,\r\n", 4),
+        ("\n\nuser,item\na,x\nb,\n", 5),
+        ('user,item\n"a\n\nb",x\nb,\n', 5),
+        ('"the\nuser",item,user\n1,2,3\n1,,3\n', 4),
+    ],
+)
+def test_a_missing_id_is_refused_with_its_line(write: Any, text: str, line: int) -> None:
+    for path in (write(text), write(packed(text.encode()), "clicks.csv.gz")):
+        sentence = refusal(path)
+        assert f"line {line}: the id in column" in sentence
+        assert "fill it in" in sentence
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["a", None],
+        ["a", ""],
+        [1, None],
+        [1.5, float("nan")],
+        [(1,), None],
+        pd.Series(["a", None]),
+        pd.array([1, None], dtype="Int64"),
+        pd.Series([(1,), pd.NA], dtype=object),
+        pd.to_datetime(["2024-01-01", None]),
+        pd.Categorical(["a", None]),
+        np.array([1.5, np.nan]),
+        pl.Series([None, None]),
+    ],
+    ids=str,
+)
+def test_a_missing_id_of_a_frame_is_refused_with_its_row(column: Any) -> None:
+    row = 0 if isinstance(column, pl.Series) else 1
+    for source in ({"user": column, "item": [1, 2]}, {"user": [1, 2], "item": column}):
+        assert f"the frame, row {row}: the id in column" in refusal(source)
+    if not isinstance(column, pl.Series):
+        assert "row 1: the id in column 'user'" in refusal(
+            pd.DataFrame({"user": column, "item": [1, 2]})
+        )
+
+
+def test_a_missing_id_of_a_parquet_file_is_refused_with_its_row(write: Any) -> None:
+    path = write(parquet_bytes({"user": ["a", "b"], "item": [1, None]}), "clicks.parquet")
+    assert "row 1: the id in column 'item'" in refusal(path)
+
+
+def test_an_id_that_cannot_be_hashed_is_refused() -> None:
+    assert "row 1: the list in column 'item'" in refusal({"user": [1, 2], "item": [3, [4]]})
+    assert "list" in refusal(pl.DataFrame({"user": [1, 2], "item": [[3], [4]]}))
+
+
+@pytest.mark.parametrize("value", ["good", "4,5", "", "5 stars", "x" * 100, "\x1b[31m", "true"])
+def test_a_rating_that_is_no_number_is_refused_with_its_line(write: Any, value: str) -> None:
+    sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
+    shown = value if len(value) <= 40 else value[:39] + "…"
+    shown = shown.replace("\x1b", "\\x1b")
+    assert f"line 4: the rating '{shown}' is not a number; correct it" in sentence
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e999"])
+def test_a_rating_that_is_not_finite_or_negative_is_refused(write: Any, value: str) -> None:
+    sentence = refusal(write(f"user,item,rating\na,x,5\nb,y,{value}\n"))
+    assert f"line 3: the rating '{value}' is not a finite number of at least 0" in sentence
+
+
+@pytest.mark.parametrize("value", [None, "x", float("nan"), -1.0, datetime.date(2024, 1, 1)])
+def test_a_bad_rating_of_a_frame_is_refused_with_its_row(value: Any) -> None:
+    source = {"user": [1, 2], "item": [1, 2], "rating": [5, value]}
+    assert "the frame, row 1: the rating" in refusal(source)
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf"), -1])
+def test_an_impossible_threshold_is_refused(threshold: float) -> None:
+    with pytest.raises(InputError, match="threshold must be a finite number of at least 0"):
+        read_log(LOG, threshold=threshold)
+
+
+def test_a_threshold_above_every_rating_is_refused(write: Any) -> None:
+    assert "stars ≥ 6, and none is; lower threshold=" in refusal(write(RATED), threshold=6)
+
+
+@pytest.mark.parametrize(
+    ("text", "role"), [("user,item\na,x\na,y\n", "user"), ("user,item\na,x\nb,x\n", "item")]
+)
+def test_a_log_of_one_user_or_one_item_is_refused(write: Any, text: str, role: str) -> None:
+    sentence = refusal(write(text))
+    assert f"fewer than two {role}s" in sentence
+    assert f"{role}= (--{role})" in sentence
+
+
+def test_a_binary_file_is_refused_with_its_line(write: Any) -> None:
+    assert "line 2: byte 0x00" in refusal(write(b"user,item\na,\0\n"))
+    assert "line 3: byte 0xff" in refusal(write(b"user,item\na,x\n\xff,y\n"))
+    assert "line 3: byte 0xc3" in refusal(write(b"user,item\na,x\nb,\xc3"))
+    assert "save the file as that" in refusal(write(CSV.encode("utf-16")))
+    assert "name it .parquet" in refusal(write(parquet_bytes(LOG)))
+
+
+def test_a_bad_byte_far_into_a_file_is_refused_with_its_line(write: Any) -> None:
+    lines = b"user,item\n" + b"a,x\n" * 300_000  # more than one block
+    assert "line 300002: byte 0xff" in refusal(write(lines + b"b,\xff\n"))
+
+
+def test_a_character_across_two_blocks_is_fine(write: Any) -> None:
+    head = b"user,item\nb,y\n"
+    path = write(head + b"a" * ((1 << 20) - len(head) - 1) + "é,x\n".encode())
+    assert len(read_log(path, say=quiet)) == 2
+
+
+def test_a_row_with_too_many_fields_is_refused_with_its_line(write: Any) -> None:
+    for text in ("title,user,item\n\na,b,1,2\n", 'user,item,title\n"1\n",2,x,y\n'):
+        sentence = refusal(write(text))
+        assert f"line {3 if text.startswith('title') else 2}: 4 fields, where" in sentence
+        assert "quote a field" in sentence
+
+
+@pytest.mark.parametrize("row", ['"a,x', '"a"b,x', '5" disk,x', 'a,"x'])
+def test_unmatched_quotes_are_refused_with_their_line(write: Any, row: str) -> None:
+    assert "line 3: the quotes do not match" in refusal(write(f"user,item\nz,w\n{row}\nb,y\n"))
+
+
+def test_lines_that_end_in_carriage_returns_alone_are_refused(write: Any) -> None:
+    assert "end lines with a newline" in refusal(write(CSV.replace("\n", "\r")))
+
+
+def test_a_damaged_parquet_file_is_refused(write: Any) -> None:
+    whole = parquet_bytes(LOG)
+    for content in (whole[:-1], whole[: len(whole) // 2], b"PAR1", CSV.encode()):
+        assert "may be damaged" in refusal(write(content, "clicks.parquet"))
+
+
+def test_a_damaged_gzip_file_is_refused(write: Any) -> None:
+    whole = packed(CSV.encode())
+    for content in (whole[:-1], whole[:12], whole + b"more"):
+        assert "may be damaged" in refusal(write(content, "clicks.csv.gz"))
+    for at in range(10, len(whole)):  # after the header, where every bit counts
+        flipped = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
+        refusal(write(flipped, "clicks.csv.gz"))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (pl.exceptions.PanicException("called `Option::unwrap()`"), "polars gives up on it"),
+        (pl.exceptions.ComputeError("boom\nat line"), "boom"),
+    ],
+)
+def test_whatever_polars_raises_is_told_in_a_sentence(
+    write: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", fail)
+    for path in (write(CSV), write(parquet_bytes(LOG), "clicks.parquet")):
+        assert f"cannot be read ({told})" in refusal(path)
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_a_matrix_with_a_bad_value_is_refused_with_its_place(value: float) -> None:
+    matrix = sp.csr_array([[0, 1.0], [value, 0]])
+    assert f"holds {value} in row 1, column 0" in refusal(matrix)
+    assert f"holds {value} in row 1, column 0" in refusal(matrix, threshold=1)
+
+
+def test_a_matrix_that_does_not_fit_is_refused() -> None:
+    assert "give threshold=" in refusal(sp.csr_array([[0, 2.5], [1, 0]]))
+    assert "give threshold=" in refusal(sp.csr_array([[0, 2**40], [1, 0]]))
+    assert "no click" in refusal(sp.csr_array((3, 3)))
+    assert "no click" in refusal(sp.csr_array([[0, 2.5], [1, 0]]), threshold=3)
+    assert "fewer than two users" in refusal(sp.csr_array([[1, 2]]))
+    assert "real numbers" in refusal(sp.csr_array([[1j, 0], [0, 1]]))
+
+
+@pytest.mark.parametrize("source", [5, None, [1, 2], b"clicks.csv"])
+def test_what_holds_no_columns_is_refused(source: Any) -> None:
+    with pytest.raises(InputError, match="give a path, a frame, a mapping of columns"):
+        read_log(source)
+
+
+def test_control_characters_in_names_are_escaped(write: Any) -> None:
+    path = write("user,item\n", "a\n\x1b[31m.csv")
+    with pytest.raises(InputError) as caught:
+        read_log(path, say=quiet)
+    assert "a\\n\\x1b[31m.csv has no rows" in str(caught.value)
+    said: list[str] = []
+    read_log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv", say=said.append)
+    assert said == ["the frame: user = u\\nv, item = item, every row is a click"]
+
+
+csv_bytes = st.lists(
+    st.sampled_from([*b'1ab,\n"\r;\t \0\xff\xc3\xa9\x1f\x8bx\x01', *b"\n\n,,,,"]).map(
+        lambda byte: bytes([byte])
+    )
+    | st.sampled_from([b"user", b"item", b"rating", b"\xef\xbb\xbf", b'""', b"user,item\n"]),
+    max_size=30,
+).map(b"".join)
+
+
+@fuzz
+@given(content=st.binary(max_size=60) | csv_bytes | csv_bytes.map(lambda c: b"user,item\n" + c))
+def test_any_bytes_are_read_or_refused(folder: Path, content: bytes) -> None:
+    (folder / "bytes.csv").write_bytes(content)
+    try:
+        outcome: object = read_log(folder / "bytes.csv", say=quiet)
+    except InputError as error:
+        outcome = str(error)
+    assert isinstance(outcome, Clicks) or str(outcome).isprintable()
+
+
+def sentence_or(read: Callable[[], Any]) -> Any:
+    """What was read, or the sentence it was refused with."""
+    try:
+        return read()
+    except InputError as error:
+        return str(error)
+
+
+def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = ",") -> Any:
+    """How often each row of these columns comes, or None where the module finds the file invalid.
+
+    A field may be empty or missing only where it is not asked for, and there may be none too many
+    but empty ones.
+    """
+    try:
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        rows = [row for row in csv.reader(text, delimiter=delimiter, strict=True) if row]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    if b"\0" in content or not rows or any(rows[0].count(name) != 1 for name in columns):
+        return None
+    header, places = rows[0], [rows[0].index(name) for name in columns]
+    taken = [[row[at] if at < len(row) else "" for at in places] for row in rows[1:]]
+    too_long = any(any(row[len(header) :]) for row in rows)
+    return None if too_long or any("" in row for row in taken) else Counter(map(tuple, taken))
+
+
+LINE_ENDS_OF_OTHERS = ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"]  # to str.splitlines, not to CSV
+QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\"]
+PLAIN = [*"ab78,,\n;|\t #é<>", "\r", "\r\n", ",,", "😀", "שלום", "\ufeff", "user", "item"]
+pieces = st.sampled_from([*LINE_ENDS_OF_OTHERS, *QUOTED, *PLAIN, "\nu,i\n", "x" * 200])
+rows_of_text = st.lists(pieces, max_size=14).map("".join)
+
+
+@settings(max_examples=400)
+@given(
+    body=rows_of_text, start=st.sampled_from(["", "\ufeff"]), end=st.sampled_from(["\n", "\r\n"])
+)
+def test_what_is_read_from_any_text_is_what_the_csv_module_reads(
+    folder: Path, body: str, start: str, end: str
+) -> None:
+    content = f"{start}user,item{end}z,y\n{body}".encode()
+    (folder / "any.csv").write_bytes(content)
+    clicks = sentence_or(lambda: read_log(folder / "any.csv", say=quiet))
+    if isinstance(clicks, str):
+        assert clicks.isprintable()
+        return
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == read_by_the_csv_module(content, ["user", "item"])
+
+
+valid_text = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(st.tuples(valid_text, valid_text), min_size=3, max_size=6),
+    edits=st.lists(
+        st.tuples(st.floats(0, 0.999), st.binary(max_size=2), st.integers(0, 2)), max_size=3
+    ),
+    name=st.sampled_from(["edited.csv", "edited.tsv", "edited.csv.gz"]),
+)
+def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
+    folder: Path, rows: list[tuple[str, str]], edits: list[Any], name: str
+) -> None:
+    delimiter = "\t" if "tsv" in name else ","
+    stream = io.StringIO(newline="")
+    csv.writer(stream, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(
+        [("user", "item"), *rows]
+    )
+    content = bytearray(stream.getvalue().encode())
+    for where, new, removed in edits:
+        at = int(where * len(content))
+        content[at : at + removed] = new
+    (folder / name).write_bytes(packed(bytes(content)) if name.endswith("gz") else content)
+    expected = read_by_the_csv_module(bytes(content), ["user", "item"], delimiter)
+    clicks = sentence_or(lambda: read_log(folder / name, say=quiet))
+    if isinstance(clicks, str):
+        assert clicks.isprintable()
+        several = expected is not None and all(
+            len(set(side)) > 1 for side in zip(*expected, strict=True)
+        )
+        assert edits or not several, clicks  # a valid log of several users and items is read
+        return
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["a\rb,x", "a\r,x", "\ra,x", "a,x\r", "a,x\r\r"])
+def test_a_carriage_return_alone_is_refused_outside_quotes_with_its_line(
+    write: Any, text: str
+) -> None:
+    """polars drops some of these and keeps others."""
+    for end in ("", "\n", "\r\n"):
+        if (text + end).endswith("x\r\n"):
+            continue  # the end of a line
+        sentence = refusal(write(f"user,item\nz,y\n{text}{end}"))
+        assert "line 3: a carriage return stands alone; end lines in a newline" in sentence
+
+
+@pytest.mark.parametrize("field", ['"a" ', '"a"b', '"" ""', '"a""'])
+def test_text_after_a_closing_quote_is_refused_with_its_line(write: Any, field: str) -> None:
+    for row in (f"{field},x", f"b,{field}"):
+        assert "line 3: the quotes do not match" in refusal(write(f"user,item\nz,y\n{row}\n"))
+
+
+def test_a_million_columns_are_refused_before_polars_sees_them(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(1_000_000))])
+    monkeypatch.setattr(pl, "scan_csv", lambda *_, **__: pytest.fail("polars was given it"))
+    assert "has 1,000,002 columns, 10,000 at most" in refusal(write(f"{wide}\na,b\n"))
+
+
+def test_many_columns_are_read(write: Any) -> None:
+    wide = ",".join(["user", "item", *(f"c{n}" for n in range(9_000))])
+    assert pairs(read_log(write(f"{wide}\na,x\nb,y\n"), say=quiet)) == {
+        ("a", "x"): 1,
+        ("b", "y"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        '"a,b",11,tv 40"\n7,a,tv 40"\n9,b,c',
+        '"33",tv 40","33"\n"33","","33"\n"z",tv 40",a',
+        '"33",tv "50,tv "50',
+    ],
+)
+def test_a_stray_quote_joins_no_rows_or_fields(write: Any, rows: str) -> None:
+    assert "line 3: the quotes do not match" in refusal(write(f"user,item,of\nz,y,x\n{rows}\n"))
+
+
+FIELDS = ["a", "7", 'tv 40"', 'tv "50', '"33"', '"a,b"', '""', 'a "b" c', '"x\ny"', '"say ""hi"""']
+
+
+@settings(max_examples=400)
+@given(rows=st.lists(st.tuples(*[st.sampled_from(FIELDS)] * 3), min_size=1, max_size=5))
+@example(rows=[('"33"', "a", 'tv 40"')] * 2)
+def test_a_quoted_file_is_read_as_pythons_csv_reads_it_or_refused(folder: Path, rows: Any) -> None:
+    text = "user,item,title\n" + "".join(",".join(row) + "\n" for row in rows)
+    path = folder / "quoted.csv"
+    path.write_text(text)
+    try:
+        table = Text(path, ",")
+        columns = [list(column) for column in table.take(table.columns)]
+    except InputError:
+        return
+    expected = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert [list(map(str, row)) for row in zip(*columns, strict=True)] == expected
+
+
+def test_ids_of_a_megabyte_come_back(write: Any) -> None:
+    long = ["x" * 1_000_000, 'é"' * 500_000, "a\n" * 500_000]
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([("user", "item"), *((t, t) for t in long)])
+    assert pairs(read_log(write(stream.getvalue()), say=quiet)) == {(t, t): 1 for t in long}
+    assert csv.field_size_limit() == 131072  # the caller's csv module is left alone
+    assert "quotes" in refusal(write(f'user,item\nz,y\n"{long[0]}"b,x\n'))
+
+
+@settings(max_examples=100)
+@given(body=rows_of_text)
+def test_judgements_read_from_any_text_are_what_the_csv_module_reads(
+    folder: Path, body: str
+) -> None:
+    raw = ["z", "a", "b", "7", "8", "y", "é", "user"]
+    trained = read_log({"user": raw, "item": raw}, say=quiet)
+    content = f"user,item,label\nz,y,1\na,b,0\n{body}".encode()
+    (folder / "judged.csv").write_bytes(content)
+    judgements = sentence_or(lambda: read_judged(folder / "judged.csv", trained, say=quiet))
+    if isinstance(judgements, str):
+        assert judgements.isprintable()
+        return
+    rows = read_by_the_csv_module(content, ["user", "item", "label"])
+    known = {(u, i) for u, i, _ in rows if u in raw and i in raw}
+    true = {(u, i) for u, i, label in rows if float(label.replace("true", "1")) == 1}
+    assert judged(judgements) == {pair: pair in true for pair in known}
+
+
+@settings(max_examples=100)
+@given(content=st.binary(max_size=40) | rows_of_text.map(str.encode))
+def test_ids_read_from_any_bytes_are_its_lines(folder: Path, content: bytes) -> None:
+    (folder / "ids.txt").write_bytes(content)
+    found = sentence_or(lambda: read_ids(folder / "ids.txt", Ids.of(["a"])))
+    if isinstance(found, str):
+        assert found.isprintable()
+        return
+    lines = content.decode("utf-8-sig").split("\n")
+    assert found == [line.rstrip("\r") for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [("cut.parquet", parquet_bytes(LOG)), ("cut.csv.gz", packed(CSV.encode()))],
+)
+def test_a_file_cut_anywhere_is_refused(folder: Path, name: str, whole: bytes) -> None:
+    step = max(1, len(whole) // 100)
+    for length in [*range(0, len(whole), step), len(whole) - 1]:
+        (folder / name).write_bytes(whole[:length])
+        with pytest.raises(InputError) as caught:
+            read_log(folder / name, say=quiet)
+        assert str(caught.value).isprintable()
+
+
+# Judgements
+
+
+@pytest.fixture
+def trained() -> Clicks:
+    """Training on users 1, 2, 10 and items a, b, 007."""
+    source = {"user": [10, 2, 1], "item": ["b", "a", "007"]}
+    return read_log(source, say=quiet)
+
+
+def judged(judgements: Judgements) -> dict[tuple[Any, Any], bool]:
+    """Raw user and item → relevance."""
+    return {
+        (judgements.user_ids.values[u], judgements.item_ids.values[i]): bool(r)
+        for u, i, r in zip(judgements.users, judgements.items, judgements.relevant, strict=True)
+    }
+
+
+@pytest.mark.parametrize("column", ["relevance", "Relevant", "label"])
+@pytest.mark.parametrize(
+    "values", [["1", "0"], ["true", "False"], ["1.0", "0.0"], ["TRUE", " false"]]
+)
+def test_relevance_is_read_from_zeros_and_ones(
+    write: Any, trained: Clicks, column: str, values: list[str]
+) -> None:
+    path = write(f"item,user,{column}\na,10,{values[0]}\nb,2,{values[1]}\n", "judged.csv")
+    said: list[str] = []
+    judgements = read_judged(path, trained, say=said.append)
+    assert judged(judgements) == {(10, "a"): True, (2, "b"): False}
+    assert judgements.user_ids is trained.user_ids
+    assert judgements.item_ids is trained.item_ids
+    assert said == [f"{path}: user = user, item = item, relevant is {column} = 1"]
+
+
+@pytest.mark.parametrize("relevance", [[True, False], [1, 0], [1.0, 0.0], np.array([True, False])])
+def test_relevance_is_read_from_a_frame(trained: Clicks, relevance: Any) -> None:
+    source = {"user": [10, 2], "item": ["a", "b"], "relevance": relevance}
+    assert judged(read_judged(source, trained, say=quiet)) == {(10, "a"): True, (2, "b"): False}
+
+
+def test_a_rating_of_at_least_the_threshold_is_relevant(write: Any, trained: Clicks) -> None:
+    path = write("user,item,rating\n10,a,4\n2,b,3\n", "judged.csv")
+    said: list[str] = []
+    assert judged(read_judged(path, trained, say=said.append)) == {(10, "a"): True, (2, "b"): False}
+    assert said == [f"{path}: user = user, item = item, relevant is rating ≥ 4"]
+    lower = read_judged(path, trained, threshold=3, say=quiet)
+    assert judged(lower) == {(10, "a"): True, (2, "b"): True}
+
+
+def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
+    write: Any, trained: Clicks
+) -> None:
+    path = write("user,item,rating,label\n10,a,5,0\n2,b,1,1\n", "judged.csv")
+    assert judged(read_judged(path, trained, say=quiet)) == {(10, "a"): False, (2, "b"): True}
+    by_rating = read_judged(path, trained, threshold=4, say=quiet)
+    assert judged(by_rating) == {(10, "a"): True, (2, "b"): False}
+    with pytest.raises(InputError, match="give one or the other"):
+        read_judged(path, trained, relevance="label", threshold=4)
+
+
+def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: Clicks) -> None:
+    rows = ["10,a,1", "99,a,1", "99,b,0", "98,z,1", "2,z,1", "2,y,0", "2,7,1"]
+    path = write("user,item,label\n" + "\n".join(rows), "judged.csv")
+    said: list[str] = []
+    judgements = read_judged(path, trained, say=said.append)
+    assert judged(judgements) == {(10, "a"): True}
+    left_out = f"{path}: left out 6 of 7 judged pairs: 2 unknown users, 3 unknown items"
+    assert said[1:] == [left_out]
+
+
+def test_judgements_of_strangers_only_are_refused(write: Any, trained: Clicks) -> None:
+    path = write("user,item,label\n99,a,1\n10,z,1\n", "judged.csv")
+    sentence = refusal(path, read=read_judged, like=trained)
+    assert "left out 2 of 2 judged pairs: 1 unknown users, 1 unknown items" in sentence
+    assert "judge users and items of the training log" in sentence
+
+
+@pytest.mark.parametrize(
+    ("raw", "texts"),
+    [
+        ([1, 2], ["1", "2"]),
+        (["007", "7"], ["007", "7"]),
+        ([1.5, 2.0], ["1.5", "2.0"]),
+        ([True, False], ["True", "False"]),
+        ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], ["2024-01-01", "2024-01-02"]),
+        (["a", 7], ["a", "7"]),
+    ],
+)
+def test_ids_of_any_type_are_found_by_how_they_print(
+    write: Any, raw: list[Any], texts: list[str]
+) -> None:
+    trained = read_log({"user": raw, "item": raw}, say=quiet)
+    path = write(f"user,item,label\n{texts[0]},{texts[1]},1\n", "judged.csv")
+    assert judged(read_judged(path, trained, say=quiet)) == {(raw[0], raw[1]): True}
+    frame = {"user": [texts[0]], "item": [texts[1]], "label": [1]}
+    assert judged(read_judged(frame, trained, say=quiet)) == {(raw[0], raw[1]): True}
+
+
+def test_integers_are_found_among_strings(write: Any) -> None:
+    trained = read_log({"user": ["7", "007"], "item": ["1", "x"]}, say=quiet)
+    path = write("user,item,label\n7,1,1\n", "judged.csv")
+    assert judged(read_judged(path, trained, say=quiet)) == {("7", "1"): True}
+
+
+@pytest.mark.parametrize("value", ["2", "0.5", "yes", "", "-1", "nan"])
+def test_relevance_other_than_zero_and_one_is_refused(
+    write: Any, trained: Clicks, value: str
+) -> None:
+    path = write(f"user,item,label\n10,a,1\n2,b,{value}\n", "judged.csv")
+    sentence = refusal(path, read=read_judged, like=trained)
+    assert f"line 3: the label '{value}' is not 0 or 1" in sentence
+    assert "give rating='label' (--rating) and a threshold" in sentence
+
+
+def test_judgements_without_relevance_are_refused(write: Any, trained: Clicks) -> None:
+    path = write("user,item\n10,a\n", "judged.csv")
+    for threshold in (None, 3):
+        sentence = refusal(path, read=read_judged, like=trained, threshold=threshold)
+        assert "name it with relevance=, or a rating with rating= (--rating)" in sentence
+
+
+def test_a_threshold_meant_for_ratings_leaves_plain_relevance_alone(
+    write: Any, trained: Clicks
+) -> None:
+    path = write("user,item,label\n10,a,1\n2,b,0\n", "judged.csv")
+    judgements = read_judged(path, trained, threshold=3, say=quiet)
+    assert judged(judgements) == {(10, "a"): True, (2, "b"): False}
+
+
+def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
+    trained = read_log(sp.csr_array([[1, 0], [0, 1]]))
+    matrix = sp.coo_array(([1, 0], ([0, 1], [1, 0])), shape=(2, 2))
+    assert judged(read_judged(matrix, trained, say=quiet)) == {(0, 1): True, (1, 0): False}
+    rated = sp.coo_array(([5, 3], ([0, 1], [1, 0])), shape=(2, 2))
+    assert judged(read_judged(rated, trained, threshold=4, say=quiet)) == {
+        (0, 1): True,
+        (1, 0): False,
+    }
+
+
+def test_a_pair_judged_twice_is_relevant_if_it_ever_was(trained: Clicks) -> None:
+    source = {"user": [10, 10], "item": ["a", "a"], "label": [1, 0]}
+    assert judged(read_judged(source, trained, say=quiet)) == {(10, "a"): True}
+
+
+# Lists of ids
+
+
+def test_ids_are_read_one_a_line(write: Any) -> None:
+    path = write("\ufeff10\r\n\n  \n2\n007\n-3", "users.txt")
+    assert read_ids(path, Ids.of([2, 10])) == [10, 2, "007", -3]
+    assert read_ids(path, Ids.of(["a"])) == ["10", "2", "007", "-3"]
+
+
+def test_listed_ids_take_the_type_of_those_known(write: Any) -> None:
+    known = [1.5, datetime.date(2024, 1, 1), "a,b"]
+    assert read_ids(write("2024-01-01\na,b\n1.5\n", "users.txt"), Ids.of(known)) == [
+        datetime.date(2024, 1, 1),
+        "a,b",
+        1.5,
+    ]
+
+
+@pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "٣", "1_0"])
+def test_text_that_only_looks_like_an_integer_stays_text(write: Any, text: str) -> None:
+    assert read_ids(write(text, "users.txt"), Ids.of([1, 2])) == [text]
+
+
+def test_a_list_of_ids_is_refused_like_a_log(write: Any, tmp_path: Path) -> None:
+    like = Ids.of([1])
+    assert "holds no ids" in refusal(write(" \n\n", "users.txt"), read=read_ids, like_ids=like)
+    assert "is empty" in refusal(write("", "users.txt"), read=read_ids, like_ids=like)
+    assert "line 2: byte 0x00" in refusal(write("1\n\0", "u.txt"), read=read_ids, like_ids=like)
+    assert "no such file" in refusal(tmp_path / "no.txt", read=read_ids, like_ids=like)
+    assert "directory" in refusal(tmp_path, read=read_ids, like_ids=like)

@@ -1,0 +1,472 @@
+"""Worlds keep their truth, log what it implies, and turn as their dials say."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import chi2
+
+from unexposed.data import simulate
+from unexposed.data.clicks import Clicks, Ratings
+from unexposed.data.datasets import load, locate
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import Factors, World, semi_synthetic, trim, world
+from unexposed.errors import InputError
+
+
+def everyone(of: World) -> NDArray[np.int64]:
+    return np.arange(of.n_users)
+
+
+def same_clicks(one: Clicks, other: Clicks) -> bool:
+    return np.array_equal(one.keys, other.keys)
+
+
+def within_user_correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    """Pearson's r over the items, averaged over the users."""
+    return float(np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(a, b, strict=True)]))
+
+
+def real_ratings(name: str) -> Ratings:
+    """The ratings of a real data set, or a skipped test where it is not at hand."""
+    if locate(name) is None:
+        pytest.skip(f"{name} is not here: put its files under $UNEXPOSED_DATA")
+    return load(name, download=False).logged
+
+
+# --- the truth, and what is drawn from it
+
+
+def test_truth_is_the_logistic_of_the_factors_by_hand() -> None:
+    by_hand = World(
+        exposure_factors=Factors(
+            np.array([[1.0], [0.0]], dtype=np.float32),
+            np.array([[2.0], [0.0], [-2.0]], dtype=np.float32),
+            np.array([0.0, 1.0], dtype=np.float32),
+            np.array([0.0, 0.0, 1.0], dtype=np.float32),
+        ),
+        relevance_factors=Factors(
+            *(np.zeros(shape, dtype=np.float32) for shape in ((2, 1), (3, 1))),
+            np.array([-9.0, 9.0], dtype=np.float32),
+            np.zeros(3, dtype=np.float32),
+        ),
+        user_ids=Ids.range(2),
+        item_ids=Ids.range(3),
+        exposure_power=2.0,
+        relevance_range=(-4.0, 0.0),
+    )
+    scores = np.array([[2.0, 0.0, -1.0], [1.0, 1.0, 2.0]])
+    exposure, relevance = by_hand.truth(np.array([0, 1]))
+    np.testing.assert_allclose(exposure, expit(scores) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(relevance, expit([[-4.0] * 3, [0.0] * 3]), rtol=1e-5)
+    np.testing.assert_allclose(by_hand.exposure(np.array([1]))[0], exposure[1], rtol=1e-6)
+
+
+def test_truth_is_float32_probabilities_for_the_users_asked() -> None:
+    small = world(30, 20)
+    for block in small.truth(np.array([7, 2, 7])):
+        assert block.shape == (3, 20)
+        assert block.dtype == np.float32
+        assert (block > 0).all()
+        assert (block < 1).all()
+        np.testing.assert_array_equal(block[0], block[2])
+
+
+def test_clicks_come_as_often_as_exposure_times_relevance() -> None:
+    small, n_draws = world(60, 40), 400
+    frequency = sum(small.clicks(seed).matrix().toarray() for seed in range(n_draws)) / n_draws
+    exposure, relevance = (block.astype(np.float64) for block in small.truth(everyone(small)))
+    chance = exposure * relevance
+    z = (frequency - chance) / np.sqrt(chance * (1 - chance) / n_draws)
+    assert abs(z.mean()) < 5 / np.sqrt(z.size)
+    assert np.mean(z**2) == pytest.approx(1, abs=0.15)
+
+
+def test_the_default_world_has_the_click_density_of_real_logs() -> None:
+    default = world()
+    density = len(default.clicks(0)) / (default.n_users * default.n_items)
+    assert 0.02 < density < 0.1
+
+
+def test_a_seed_gives_the_same_bits_and_another_one_other_clicks() -> None:
+    one, again, other = world(seed=1), world(seed=1), world(seed=2)
+    for block, same, different in zip(
+        *(w.truth(everyone(w)) for w in (one, again, other)), strict=True
+    ):
+        np.testing.assert_array_equal(block, same)
+        assert not np.array_equal(block, different)
+    assert same_clicks(one.clicks(5), again.clicks(5))
+    assert not same_clicks(one.clicks(5), one.clicks(6))
+    first, second = one.split(seed=5), again.split(seed=5)
+    assert same_clicks(first.train, second.train)
+    assert same_clicks(first.held_out, second.held_out)
+    np.testing.assert_array_equal(first.judged.items, second.judged.items)
+    np.testing.assert_array_equal(first.judged.relevant, second.judged.relevant)
+
+
+def test_simulation_leaves_the_global_generator_alone() -> None:
+    np.random.seed(0)  # noqa: NPY002
+    before = np.random.get_state()[1]  # noqa: NPY002
+    world(20, 30).split(seed=0)
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_a_draw_does_not_depend_on_the_size_of_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = world(60, 41)
+    whole = small.split(seed=3)
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 7 * 41)
+    pieces = small.split(seed=3)
+    assert same_clicks(whole.train, pieces.train)
+    np.testing.assert_array_equal(whole.judged.items, pieces.judged.items)
+    np.testing.assert_array_equal(whole.judged.relevant, pieces.judged.relevant)
+
+
+def test_no_array_of_users_by_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_users, n_items = 3000, 1000
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 20 * n_items)
+    tracemalloc.start()
+    world(n_users, n_items, exposure_rate=0.01).split(seed=0, judged_per_user=5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < n_users * n_items  # not even one byte a pair
+
+
+# --- the split
+
+
+def test_train_and_held_out_are_the_clicks_of_that_seed() -> None:
+    default = world()
+    split = default.split(seed=4, held_out=0.25)
+    assert same_clicks(split.train.union(split.held_out), default.clicks(4))
+    assert len(split.held_out) == int(0.25 * len(default.clicks(4)))
+
+
+def test_every_user_has_as_many_distinct_judged_items_as_asked() -> None:
+    judged = world(50, 30).split(seed=0, judged_per_user=12).judged
+    assert (np.bincount(judged.users) == 12).all()
+    assert len(judged) == 50 * 12  # from_pairs merges what is judged twice
+
+
+def test_all_items_can_be_judged() -> None:
+    small = world(10, 15)
+    judged = small.split(seed=0, judged_per_user=15).judged
+    assert judged.items.reshape(10, 15).tolist() == [list(range(15))] * 10
+
+
+def test_judged_items_are_a_uniform_sample_whatever_was_shown_or_clicked() -> None:
+    n_users, n_items, asked, n_seeds = 200, 50, 10, 20
+    biased = world(n_users, n_items, popularity_bias=1, relevance_bias=1)
+    exposure = biased.exposure(everyone(biased)).mean(axis=0)
+    counts, clicked = np.zeros(n_items), []
+    for seed in range(n_seeds):
+        judged = biased.split(seed=seed, judged_per_user=asked).judged
+        counts += np.bincount(judged.items, minlength=n_items)
+        clicks = biased.clicks(seed)
+        clicked.append(clicks.contain(judged.users, judged.items).sum() / len(clicks))
+    share, trials = asked / n_items, n_users * n_seeds
+    # counts of a sample without replacement: variance trials·share·(1 − share), sum fixed
+    statistic = ((counts - trials * share) ** 2).sum() / (trials * share * (1 - share))
+    assert chi2.sf(statistic * (n_items - 1) / n_items, n_items - 1) > 1e-3
+    assert abs(np.corrcoef(counts, exposure)[0, 1]) < 4 / np.sqrt(n_items)
+    # a clicked pair is as likely to be judged as any other
+    assert np.mean(clicked) == pytest.approx(share, abs=0.02)
+
+
+def test_a_clicked_item_that_is_judged_is_relevant() -> None:
+    split = world().split(seed=0)
+    judged = split.judged
+    clicked = split.train.contain(judged.users, judged.items)
+    assert clicked.sum() > 100
+    assert judged.relevant[clicked].all()
+
+
+def test_judged_items_are_relevant_as_often_as_the_truth_says() -> None:
+    liked = world(exposure_rate=0.1, relevance_rate=0.4)  # apart: one cannot pass for the other
+    relevance = liked.relevance(everyone(liked)).astype(np.float64)
+    z = []
+    for seed in range(10):
+        judged = liked.split(seed=seed).judged
+        chance = relevance[judged.users, judged.items]
+        z.append((judged.relevant - chance) / np.sqrt(chance * (1 - chance)))
+    assert abs(np.mean(z)) < 4 / np.sqrt(np.size(z))
+    assert np.mean(np.square(z)) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("asked", [0, 21, -1])
+def test_judged_per_user_must_fit_the_items(asked: int) -> None:
+    with pytest.raises(InputError, match=f"between 1 and 20 items, got {asked}"):
+        world(5, 20).split(seed=0, judged_per_user=asked)
+
+
+# --- the dials
+
+
+@pytest.mark.parametrize(("popularity_bias", "relevance_bias"), [(0, 0), (1, 0), (0, 1), (0.5, 1)])
+def test_mean_exposure_and_relevance_are_the_rates_asked_for(
+    popularity_bias: float, relevance_bias: float
+) -> None:
+    asked = world(
+        popularity_bias=popularity_bias,
+        relevance_bias=relevance_bias,
+        exposure_rate=0.1,
+        relevance_rate=0.35,
+    )
+    exposure, relevance = asked.truth(everyone(asked))
+    assert exposure.mean() == pytest.approx(0.1, abs=1e-3)
+    assert relevance.mean() == pytest.approx(0.35, abs=1e-3)
+
+
+def test_without_bias_a_user_is_as_likely_to_see_any_item() -> None:
+    fair = world(popularity_bias=0, relevance_bias=0)
+    exposure = fair.exposure(everyone(fair))
+    np.testing.assert_allclose(exposure, exposure[:, :1].repeat(fair.n_items, axis=1), rtol=1e-6)
+    assert exposure[:, 0].std() > 0.02  # users differ in how much they see
+
+
+def test_popularity_bias_alone_gives_zipf_exposure() -> None:
+    skewed = world(popularity_bias=1, relevance_bias=0)
+    odds = np.sort(np.exp(logit(skewed.exposure(np.array([0]))[0].astype(np.float64))))[::-1]
+    rank = np.arange(1, skewed.n_items + 1)
+    np.testing.assert_allclose(odds / odds[0], 1 / rank, rtol=1e-3)
+
+
+def test_popularity_bias_is_independent_of_relevance() -> None:
+    correlations, spreads = [], []
+    for seed in range(30):
+        skewed = world(100, popularity_bias=1, relevance_bias=0, seed=seed)
+        exposure, relevance = (block.mean(axis=0) for block in skewed.truth(everyone(skewed)))
+        correlations.append(np.corrcoef(exposure, relevance)[0, 1])
+        spreads.append(exposure.max() / exposure.min())
+    assert abs(np.mean(correlations)) < 4 / np.sqrt(30 * skewed.n_items)
+    assert min(spreads) > 5
+
+
+def test_popularity_bias_widens_the_spread_of_item_exposure() -> None:
+    spreads = []
+    for dial in (0, 0.25, 0.5, 0.75, 1):
+        turned = world(popularity_bias=dial, relevance_bias=0)
+        spreads.append(turned.exposure(everyone(turned)).mean(axis=0).std())
+    assert (np.diff(spreads) > 0.01).all()
+
+
+def test_relevance_bias_makes_exposure_follow_relevance() -> None:
+    correlations = []
+    for dial in (0.1, 0.25, 0.5, 1):
+        turned = world(popularity_bias=0.5, relevance_bias=dial)
+        correlations.append(within_user_correlation(*turned.truth(everyone(turned))))
+    assert (np.diff(correlations) > 0.02).all()
+    followed = world(popularity_bias=0, relevance_bias=1)
+    assert within_user_correlation(*followed.truth(everyone(followed))) > 0.9
+
+
+def test_the_dials_leave_relevance_as_it_is() -> None:
+    one, other = world(popularity_bias=0, relevance_bias=0), world(popularity_bias=1)
+    np.testing.assert_array_equal(one.relevance(everyone(one)), other.relevance(everyone(other)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"n_users": 0}, "n_users must be at least 1, got 0"),
+        ({"n_items": -2}, "n_items must be at least 1, got -2"),
+        ({"dim": 0}, "dim must be at least 1, got 0"),
+        ({"popularity_bias": 1.5}, "popularity_bias must lie in"),
+        ({"relevance_bias": -0.1}, "relevance_bias must lie in"),
+        ({"exposure_rate": 1.0}, "exposure_rate must lie between 0 and 1, got 1.0"),
+        ({"relevance_rate": 0.0}, "relevance_rate must lie between 0 and 1, got 0.0"),
+    ],
+)
+def test_a_world_refuses_impossible_settings(settings: dict[str, float], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        world(**settings)  # type: ignore[arg-type]
+
+
+# --- worlds from ratings
+
+
+@pytest.fixture(scope="module")
+def ratings() -> Ratings:
+    """Ratings of a known rank-one taste, popular items rated more often; item 0 by nobody."""
+    rng = np.random.default_rng(0)
+    n_users, n_items = 120, 80
+    taste = np.outer(rng.normal(size=n_users), rng.normal(size=n_items))
+    full = np.clip(3 + taste, 1, 5).astype(np.float32)
+    chance = np.linspace(0, 0.8, n_items)
+    users, items = np.nonzero(rng.random((n_users, n_items)) < chance)
+    ids = Ids.range(n_users), Ids.range(n_items)
+    return Ratings(users.astype(np.int32), items.astype(np.int32), full[users, items], *ids)
+
+
+@pytest.fixture(scope="module")
+def made(ratings: Ratings) -> World:
+    return semi_synthetic(ratings, ridge=1.0)
+
+
+def test_semi_synthetic_exposure_follows_item_popularity(ratings: Ratings, made: World) -> None:
+    popularity = np.bincount(ratings.items, minlength=made.n_items)
+    exposure = made.exposure(everyone(made)).mean(axis=0)
+    assert np.corrcoef(exposure, popularity)[0, 1] > 0.95
+    assert exposure[0] == exposure.min()  # rated by nobody
+    assert exposure[0] > 0
+
+
+def test_semi_synthetic_exposure_before_the_power_is_calibrated(ratings: Ratings) -> None:
+    plain = semi_synthetic(ratings, power=1)
+    exposure = plain.exposure(everyone(plain))
+    popularity = np.bincount(ratings.items, minlength=plain.n_items)
+    assert exposure.mean() == pytest.approx(len(ratings) / exposure.size, rel=0.02)
+    np.testing.assert_allclose(exposure.sum(axis=0), popularity, atol=3)
+
+
+def test_a_larger_power_makes_exposure_rarer_and_keeps_its_order(ratings: Ratings) -> None:
+    worlds = [semi_synthetic(ratings, power=power) for power in (0.5, 1, 2, 4)]
+    blocks = [w.exposure(everyone(w)) for w in worlds]
+    assert (np.diff([block.mean() for block in blocks]) < 0).all()
+    np.testing.assert_allclose(blocks[0] ** 2, blocks[1], rtol=1e-3)
+    clicks = [len(w.clicks(0)) for w in worlds]
+    assert sorted(clicks, reverse=True) == clicks
+
+
+def test_relevance_is_that_of_the_clipped_rating(ratings: Ratings, made: World) -> None:
+    relevance = made.relevance(everyone(made))
+    assert relevance.min() >= expit(-4.0) * (1 - 1e-5)
+    assert relevance.max() <= 0.5
+    rating = 5 + logit(relevance[ratings.users, ratings.items].astype(np.float64))
+    error = rating - ratings.values
+    assert np.sqrt(np.mean(error**2)) < 0.3 * ratings.values.std()
+
+
+def test_ratings_never_seen_are_completed_from_the_others(ratings: Ratings) -> None:
+    hidden = np.random.default_rng(1).random(len(ratings)) < 0.1
+    seen = Ratings(
+        *(part[~hidden] for part in (ratings.users, ratings.items, ratings.values)),
+        ratings.user_ids,
+        ratings.item_ids,
+    )
+    made = semi_synthetic(seen, ridge=1.0)
+    relevance = made.relevance(everyone(made))[ratings.users[hidden], ratings.items[hidden]]
+    error = 5 + logit(relevance.astype(np.float64)) - ratings.values[hidden]
+    assert np.sqrt(np.mean(error**2)) < 0.5 * ratings.values.std()
+
+
+def test_a_larger_epsilon_makes_relevance_rarer(ratings: Ratings, made: World) -> None:
+    stricter = semi_synthetic(ratings, epsilon=6.0, ridge=1.0)
+    one, other = (logit(w.relevance(everyone(w)).astype(np.float64)) for w in (made, stricter))
+    np.testing.assert_allclose(one - 1, other, atol=1e-3)
+
+
+def test_a_semi_synthetic_world_keeps_the_ids_and_is_set_by_its_seed(ratings: Ratings) -> None:
+    one, again, other = (semi_synthetic(ratings, seed=seed) for seed in (0, 0, 1))
+    assert one.user_ids == ratings.user_ids
+    assert one.item_ids == ratings.item_ids
+    np.testing.assert_array_equal(one.exposure(everyone(one)), again.exposure(everyone(again)))
+    assert not np.array_equal(one.exposure(everyone(one)), other.exposure(everyone(other)))
+
+
+def test_semi_synthetic_fits_are_the_same_in_blocks(
+    ratings: Ratings, made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 1000)
+    pieces = semi_synthetic(ratings, ridge=1.0)
+    for whole, in_blocks in zip(
+        made.truth(everyone(made)), pieces.truth(everyone(pieces)), strict=True
+    ):
+        np.testing.assert_allclose(whole, in_blocks, atol=0.01)
+
+
+def test_a_semi_synthetic_world_is_made_without_users_by_items(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n_users, n_items = 600, 700
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 10 * n_items)
+    diagonal = np.arange(n_users, dtype=np.int32)
+    values = np.full(n_users, 4, dtype=np.float32)
+    few = Ratings(diagonal, diagonal, values, Ids.range(n_users), Ids.range(n_items))
+    tracemalloc.start()
+    semi_synthetic(few, dim=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < n_users * n_items
+
+
+@pytest.mark.parametrize("wrong", [{"power": 0.0}, {"ridge": -1.0}, {"dim": 0}])
+def test_semi_synthetic_refuses_impossible_settings(
+    ratings: Ratings, wrong: dict[str, float]
+) -> None:
+    with pytest.raises(InputError, match="power and ridge must be positive and dim at least 1"):
+        semi_synthetic(ratings, **wrong)  # type: ignore[arg-type]
+
+
+def test_no_ratings_make_no_world() -> None:
+    none = np.empty(0, dtype=np.int32)
+    empty = Ratings(none, none, none.astype(np.float32), Ids.range(2), Ids.range(2))
+    with pytest.raises(InputError, match="at least one rating"):
+        semi_synthetic(empty)
+
+
+# --- the paper's cut
+
+
+def by_hand(pairs: list[tuple[int, int]]) -> Ratings:
+    users, items = np.array(pairs, dtype=np.int32).T
+    values = np.arange(len(pairs), dtype=np.float32)
+    return Ratings(users, items, values, Ids.of("abcde"), Ids.of("vwxyz"))
+
+
+def test_trim_keeps_ratings_of_frequent_users_and_items() -> None:
+    # user b and item w are rare
+    given = by_hand([(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)])
+    kept = trim(given, min_user_ratings=2, min_item_ratings=2)
+    assert kept.user_ids == Ids.of("ac")
+    assert kept.item_ids == Ids.of("vx")
+    assert kept.users.tolist() == [0, 0, 1, 1]
+    assert kept.items.tolist() == [0, 1, 0, 1]
+    assert kept.values.tolist() == [0, 2, 4, 5]
+
+
+def test_trim_counts_once_before_anything_is_removed() -> None:
+    # item v has two ratings, one of them by the rare user b: it stays
+    given = by_hand([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)])
+    kept = trim(given, min_user_ratings=2, min_item_ratings=2)
+    assert kept.item_ids == Ids.of("vw")
+    assert len(kept) == 3
+
+
+def test_trim_keeps_the_first_of_those_that_are_left() -> None:
+    given = by_hand([(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2), (3, 3)])
+    kept = trim(given, min_user_ratings=2, min_item_ratings=1, n_users=2, n_items=2)
+    assert kept.user_ids == Ids.of("bc")  # a is rare
+    assert kept.item_ids == Ids.of("wx")
+    assert kept.values.tolist() == [1, 2, 3]
+
+
+def test_trim_that_would_leave_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="no rating is by a user with 10"):
+        trim(by_hand([(0, 0)]))
+
+
+# --- on real ratings
+
+
+@pytest.mark.data
+def test_the_papers_cut_of_the_amazon_ratings() -> None:
+    amazon = real_ratings("amazon_cds")
+    if len(amazon) > 1_000_000:
+        pytest.skip("the figure is known for the 30 % sample only")
+    cut = trim(amazon)
+    assert 27_000 < len(cut) < 28_500
+    assert (len(cut.user_ids), len(cut.item_ids)) == (3_000, 3_000)
+
+
+@pytest.mark.data
+def test_movielens_gives_the_world_its_docstring_describes() -> None:
+    movies = real_ratings("ml_100k")
+    made = semi_synthetic(movies)
+    exposure, relevance = made.truth(everyone(made))
+    assert exposure.mean() == pytest.approx(0.15, abs=0.01)
+    assert relevance.mean() == pytest.approx(0.18, abs=0.01)
+    assert len(made.clicks(0)) / exposure.size == pytest.approx(0.03, abs=0.005)
+    popularity = np.bincount(movies.items, minlength=made.n_items)
+    assert np.corrcoef(exposure.mean(axis=0), popularity**0.5)[0, 1] > 0.95

@@ -1,0 +1,195 @@
+"""Tables that come in parts, written as one file or not at all."""
+
+import os
+import signal
+import stat
+import subprocess
+
+import numpy as np
+import polars as pl
+import pytest
+
+from command import python
+from ctrl_c import interrupted
+from unexposed.data.simulate import world
+from unexposed.data.write import write_table, write_tables, write_world
+from unexposed.errors import InputError
+from unexposed.files.folders import write_folder
+from unexposed.methods import make
+from unexposed.model.export import KINDS, export_model
+from unexposed.progress import Silent
+
+WATCHED = ("writing.py", "folders.py", "pathlib.py")
+PARTS = [
+    pl.DataFrame({"user": [f"ü{n}", "b,c"], "rank": [n, n + 1], "score": [n / 4, 2.5]})
+    for n in range(12)
+]
+
+
+def read(path):
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path)
+    return pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_parts_become_one_file_in_their_order(ending, tmp_path):
+    path = tmp_path / "deep" / f"table.{ending}"
+    assert write_tables(iter(PARTS), path) == 24
+    assert read(path).equals(pl.concat(PARTS))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, InputError])
+def test_an_end_half_way_leaves_the_old_file_and_nothing_else(ending, error, tmp_path):
+    def parts():
+        yield from PARTS
+        raise error("enough")
+
+    path = tmp_path / f"table.{ending}"
+    path.write_text("precious")
+    with pytest.raises(error):
+        write_tables(parts(), path)
+    assert path.read_text() == "precious"
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_ctrl_c_after_any_call_leaves_one_file_and_nothing_else(ending, tmp_path):
+    path = tmp_path / f"table.{ending}"
+    for number in range(10_000):
+        path.write_text("precious")
+        was_whole = interrupted(lambda: write_tables(PARTS[:2], path), after=number, files=WATCHED)
+        assert [p.name for p in tmp_path.iterdir()] == [path.name]
+        if path.read_bytes() != b"precious":
+            assert read(path).equals(pl.concat(PARTS[:2]))
+        if was_whole:
+            break
+    assert was_whole
+    assert number > 20
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_a_killed_process_left_is_swept_by_the_next(ending, tmp_path):
+    path = tmp_path / f"table.{ending}"
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "import polars as pl\n"
+        "from unexposed.data.write import write_tables\n"
+        "def parts():\n"
+        "    yield pl.DataFrame({'user': [1]})\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_tables(parts(), pathlib.Path(sys.argv[1]))\n"
+    )
+    assert python("-c", code, str(path)).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    write_tables(PARTS, path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 200 KB; skipped where none may be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(ending, small_disk):
+    table = pl.DataFrame({"x": np.random.default_rng(0).random(100_000)})
+    path = small_disk / f"x.{ending}"
+    with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
+        write_table(table, path)
+    with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
+        write_tables([table, table], path)
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_export_to_a_full_disk_is_one_sentence_and_leaves_nothing(kind, small_disk):
+    clicks = world(900, 800, seed=0).clicks(0)
+    model = make("wmf", dim=50, epochs=1).fit(clicks, progress=Silent())
+    with pytest.raises(InputError, match="cannot write .*out: "):
+        export_model(model, small_disk / "out", kind=kind)
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def test_a_file_has_the_mode_it_had_or_that_of_any_new_one(tmp_path, umask):
+    path = tmp_path / "table.csv"
+    write_tables(PARTS, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o600)
+    write_tables(PARTS, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    write_folder(tmp_path / "folder", lambda place: None)
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+    (tmp_path / "folder").chmod(0o700)
+    write_folder(tmp_path / "folder", lambda place: None)
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_link_stays_a_link_and_a_pipe_is_written_to(ending, tmp_path):
+    (tmp_path / "real").mkdir()
+    link, pipe = tmp_path / f"link.{ending}", tmp_path / f"pipe.{ending}"
+    real = tmp_path / "real" / f"table.{ending}"
+    link.symlink_to(real)
+    write_tables(PARTS, link)
+    assert link.is_symlink()
+    assert read(real).equals(pl.concat(PARTS))
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    write_tables(PARTS, pipe)
+    assert reader.communicate()[0] == real.read_bytes()
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_ids_of_several_kinds_are_written_as_text(ending, tmp_path):
+    table = pl.DataFrame(
+        {"user": pl.Series([1, "a", (2, "b")], dtype=pl.Object), "rank": [1, 2, 3]}
+    )
+    for path in (tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"):
+        (write_table if path.stem == "one" else lambda t, p: write_tables([t], p))(table, path)
+        assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
+
+
+@pytest.mark.parametrize("name", ["clicks.csv", "judged.csv", "truth.parquet", "world.json"])
+def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
+    (tmp_path / "notes.txt").write_text("of mine")
+    write_world(world(30, 20, seed=0), tmp_path, seed=0)
+    write_world(other := world(31, 20, seed=1), tmp_path, seed=0)
+    assert len(pl.read_parquet(tmp_path / "truth.parquet")) == 31 * 20
+    (tmp_path / name).write_text("a log of mine")
+    with pytest.raises(InputError, match=f"{name} is not what `simulate` left there; remove it"):
+        write_world(other, tmp_path, seed=0)
+    assert (tmp_path / name).read_text() == "a log of mine"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open
+def test_a_world_that_was_interrupted_at_any_call_can_be_written_again(tmp_path):
+    write_world(world(30, 20, seed=0), tmp_path, seed=0)
+    for number in range(0, 10_000, 9):
+        other = world(30, 20, seed=number + 1)
+        was_whole = interrupted(
+            lambda other=other: write_world(other, tmp_path, seed=0), after=number, files=WATCHED
+        )
+        write_world(other, tmp_path, seed=0)
+        if was_whole:
+            break
+    assert was_whole
+    assert number > 20

@@ -1,0 +1,174 @@
+"""The point of it all: given the exposure, the log's bias towards exposed items is gone.
+
+And what is computed step by step, a weighted sum over drawn pairs, leans to neither side.
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import world
+from unexposed.engine.adam import BETA1
+from unexposed.engine.objective import Objective, Optimiser
+from unexposed.engine.reference import ReferenceEngine
+from unexposed.evaluation.protocols import exposure_correlation
+from unexposed.maths.losses import LOSSES
+from unexposed.methods import make
+from unexposed.progress import Silent
+from unexposed.sampling.samples import Drawing, Samples
+from unexposed.training.given import Side
+
+# exposure follows a long tail that is drawn by lot: it says nothing of relevance
+WORLD = world(
+    600, 80, popularity_bias=1.0, relevance_bias=0.0, exposure_rate=0.3, relevance_rate=0.4, seed=11
+)
+USERS = np.arange(WORLD.n_users, dtype=np.int32)
+SETTINGS = {
+    "dim": 4,
+    "epochs": 60,
+    "learning_rate": 0.02,
+    "weight_decay": 1e-6,
+    "pairs": "all",
+    "patience": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, np.ndarray]:
+    """For each item how far the mean estimated relevance is off, on the logit scale."""
+    clicks = WORLD.clicks(seed=0)
+    true_exposure = WORLD.exposure(USERS)
+    nothing_held_out = clicks.pick(np.zeros(len(clicks), dtype=bool))
+    models = {
+        "plain": make("mf", **SETTINGS).fit(clicks, nothing_held_out, progress=Silent()),
+        "given the truth": make("umf", **SETTINGS).fit(
+            clicks, nothing_held_out, side=Side(exposure=true_exposure), progress=Silent()
+        ),
+    }
+    true = WORLD.relevance(USERS).mean(axis=0)
+    estimates = {
+        name: expit(model.method.scores(model.parameters, USERS)).mean(axis=0)
+        for name, model in models.items()
+    }
+    return {name: logit(estimate) - logit(true) for name, estimate in estimates.items()}
+
+
+def test_in_this_world_exposure_is_unrelated_to_relevance():
+    exposure, relevance = WORLD.exposure(USERS).mean(axis=0), WORLD.relevance(USERS).mean(axis=0)
+    assert abs(np.corrcoef(exposure, relevance)[0, 1]) < 0.2
+
+
+def test_a_plain_model_takes_exposed_items_for_relevant_ones(errors):
+    exposure = WORLD.exposure(USERS).mean(axis=0)
+    assert np.corrcoef(errors["plain"], np.log(exposure))[0, 1] > 0.8
+
+
+def test_the_true_exposure_given_to_the_low_variance_loss_removes_the_bias(errors):
+    exposure = WORLD.exposure(USERS).mean(axis=0)
+    bias = np.corrcoef(errors["given the truth"], np.log(exposure))[0, 1]
+    assert abs(bias) < 0.3
+    assert np.abs(errors["given the truth"]).mean() < 0.25 * np.abs(errors["plain"]).mean()
+
+
+def test_the_true_exposure_recovers_relevance_better_than_plain_factorisation():
+    clicks = WORLD.clicks(seed=1)
+    settings = SETTINGS | {"epochs": 30}
+    plain = make("mf", **settings).fit(clicks, seed=0, progress=Silent())
+    truth = make("umf", **settings).fit(
+        clicks, seed=0, side=Side(exposure=WORLD.exposure(USERS)), progress=Silent()
+    )
+    relevance = WORLD.relevance(USERS)
+
+    def recovered(model):
+        scores = model.method.scores(model.parameters, USERS)
+        return np.mean([np.corrcoef(scores[u], relevance[u])[0, 1] for u in USERS])
+
+    assert recovered(truth) > recovered(plain) + 0.05
+
+
+def test_ubo_learns_an_exposure_that_correlates_with_the_truth():
+    split = WORLD.split(seed=0)
+    model = make("ubo", dim=8, epochs=30, learning_rate=5e-3).fit(
+        split.train, split.held_out, seed=0, progress=Silent()
+    )
+    assert exposure_correlation(model, WORLD.exposure) > 0.7
+
+
+# the gradient
+
+LOG = Clicks.from_pairs(  # one click, four, all six, none
+    np.array([0] + [1] * 4 + [2] * 6),
+    np.array([3, 0, 1, 2, 3, *range(6)]),
+    user_ids=Ids.range(4),
+    item_ids=Ids.range(6),
+)
+FACTORS = {
+    "user_factors": np.random.default_rng(1).normal(size=(4, 2)),
+    "item_factors": np.random.default_rng(2).normal(size=(6, 2)),
+}
+EXPOSURE = np.random.default_rng(3).uniform(0.2, 1, (4, 6))
+both_estimators = pytest.mark.parametrize("loss", ["inverse_propensity", "low_variance"])
+
+
+def computed_gradient(loss: str, samples: Samples) -> np.ndarray:
+    """∂/∂ω of the sum that a step on all these samples goes down: its mean over clicks × clicks."""
+    engine = ReferenceEngine(
+        Objective(loss), Optimiser(1e-3, 0.0), FACTORS, exposure=EXPOSURE, dtype=torch.float64
+    )
+    engine.step(samples)
+    state = engine.state()
+    first = [state[f"{name}.first"].reshape(-1) for name in FACTORS]
+    return len(samples) * np.concatenate(first) / (1 - BETA1)  # Adam's first moment after a step
+
+
+def gradient_of_all_pairs(loss: str) -> np.ndarray:
+    """∂/∂ω of the sum over every pair of the users with a click."""
+    users, items = (torch.tensor(table, requires_grad=True) for table in FACTORS.values())
+    clicks = torch.tensor(LOG.matrix().toarray()).double()
+    value = LOSSES[loss].value(users @ items.T, clicks, torch.tensor(EXPOSURE))
+    gradients = torch.autograd.grad(value[clicks.sum(dim=1) > 0].sum(), (users, items))
+    return np.concatenate([g.reshape(-1).numpy() for g in gradients])
+
+
+def estimated_gradient(loss: str, drawing: Drawing) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of an epoch's gradient, and its standard error, from 60 × 50 epochs."""
+    rng = np.random.default_rng(6)
+    n_groups, n_epochs = 60, 50
+    found = [
+        computed_gradient(loss, joined([drawing.samples(LOG, rng) for _ in range(n_epochs)]))
+        for _ in range(n_groups)
+    ]
+    each = np.array(found) / n_epochs
+    return each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(n_groups)
+
+
+def joined(epochs: list[Samples]) -> Samples:
+    counts = np.concatenate([np.diff(samples.start) for samples in epochs])
+    return Samples(
+        np.concatenate([samples.users for samples in epochs]),
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.concatenate([samples.items for samples in epochs]),
+        np.concatenate([samples.weight for samples in epochs]),
+    )
+
+
+@both_estimators
+def test_the_expected_gradient_of_weighted_draws_is_the_gradient_of_the_sum_over_all_pairs(loss):
+    exact = gradient_of_all_pairs(loss)
+    mean, error = estimated_gradient(loss, Drawing(2, "unbiased"))
+    assert (error < 0.05 * np.abs(exact).max()).all()
+    assert (np.abs(mean - exact) <= 4 * error + 1e-9).all()
+    plain, error = estimated_gradient(loss, Drawing(2))  # without the weights it is another one
+    assert np.abs(plain - exact).max() > 20 * error.max()
+
+
+@both_estimators
+def test_every_pair_gives_the_gradient_of_the_sum_over_all_pairs_exactly(loss):
+    samples = Drawing(2, every_pair=True).samples(LOG, np.random.default_rng(0))
+    exact = gradient_of_all_pairs(loss)
+    np.testing.assert_allclose(computed_gradient(loss, samples), exact, rtol=1e-9, atol=1e-12)
+    in_batches = [computed_gradient(loss, batch) for batch in samples.batches(4)]
+    np.testing.assert_allclose(np.sum(in_batches, axis=0), exact, rtol=1e-9, atol=1e-12)

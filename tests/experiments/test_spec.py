@@ -1,0 +1,254 @@
+"""What a TOML file asks for, and the miniature of every one that is shipped."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unexposed.data import simulate
+from unexposed.errors import InputError
+from unexposed.evaluation.protocols import protocol, split_ratings
+from unexposed.experiments import data as experiment_data
+from unexposed.experiments import results
+from unexposed.experiments import run as running
+from unexposed.experiments import spec as experiments
+from unexposed.experiments.kinds import KINDS
+from unexposed.experiments.kinds.compare import from_lines
+from unexposed.experiments.task import Experiment, Task
+from unexposed.progress import Silent
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+SHIPPED = [path for path in sorted(FOLDER.glob("*.toml")) if experiments.is_experiment(path)]
+
+TEXT = """
+kind = "compare"
+title = "A small one"
+protocol = "ubo-ijcai22"
+also = ["judged"]
+seeds = 3
+[data]
+simulate = { users = 30 }
+[settings]
+epochs = 7
+dim = 5
+[methods.random]
+[methods.ubo]
+study = "tuning/ubo.json"
+settings = { negatives = 4 }
+[methods.ubo-frozen]
+method = "ubo"
+settings = { strategy = "frozen", epochs = 9 }
+"""
+
+
+def read(folder: Path, text: str) -> Experiment:
+    (folder / "small.toml").write_text(text)
+    return experiments.read(folder / "small.toml")
+
+
+def write_study(folder: Path, study: object) -> None:
+    (folder / "results" / "tuning").mkdir(parents=True, exist_ok=True)
+    (folder / "results" / "tuning" / "ubo.json").write_text(json.dumps(study))
+
+
+def test_a_file_names_data_protocols_arms_and_seeds(tmp_path):
+    tuned = {"dim": 6, "negatives": 11, "weight_decay": 0.5}
+    write_study(tmp_path, {"method": "ubo", "best": {"settings": tuned, "value": 1}})
+    found = read(tmp_path, TEXT)
+    assert (found.name, found.kind, found.title, found.seeds) == (
+        "small",
+        "compare",
+        "A small one",
+        3,
+    )
+    assert [by.name for by in (found.protocol, *found.also)] == ["ubo-ijcai22", "judged"]
+    assert found.data == {"simulate": {"users": 30, "items": 200, "seed": 0}}
+    assert list(found.arms) == ["random", "ubo", "ubo-frozen"]
+    ubo, frozen = found.arms["ubo"], found.arms["ubo-frozen"]
+    assert ubo.study == "tuning/ubo.json"
+    # shared < study < the method's own
+    assert (ubo.method.epochs, ubo.method.dim, ubo.method.negatives) == (7, 6, 4)
+    assert ubo.method.weight_decay == 0.5
+    assert (frozen.method.name, frozen.method.strategy, frozen.method.epochs) == (
+        "ubo",
+        "frozen",
+        9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("study", "complaint"),
+    [
+        ({"method": "mf", "best": {"settings": {}}}, "is of mf, not of ubo"),
+        ({"method": "ubo"}, "is no study"),
+        ([], "is no study"),
+        ({"method": "ubo", "best": {"settings": {"dims": 3}}}, "did you mean 'dim'"),
+        ({"method": "ubo", "best": {"settings": {"dim": 0}}}, "dim must be at least 1"),
+    ],
+)
+def test_a_study_that_does_not_fit_is_refused(tmp_path, study, complaint):
+    write_study(tmp_path, study)
+    with pytest.raises(InputError, match=f"small.toml, ubo: .*{complaint}"):
+        read(tmp_path, TEXT)
+
+
+def test_a_kind_without_methods_has_arms_with_options_of_their_own(tmp_path):
+    found = read(
+        tmp_path,
+        "kind = 'timing'\nseeds = 1\n[data]\nsimulate = {}\n[options]\nsteps = 9\nat = 1\n"
+        "[arms.one]\n[arms.two]\nat = 2\n",
+    )
+    tasks = [Task(found, arm, found.arms[arm].method, 0, data=None) for arm in found.arms]
+    assert [task.options for task in tasks] == [{"steps": 9, "at": 1}, {"steps": 9, "at": 2}]
+    assert [task.method for task in tasks] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("tables", "complaint"),
+    [
+        ("[arms.one]\n[methods.mf]\n", "either"),
+        ("", "either"),
+        ("[settings]\ndim = 3\n[arms.one]\n", r"\[settings\] are of methods"),
+        ("[arms]\none = 3\n", "one must be a table, got 3"),
+    ],
+)
+def test_arms_are_methods_or_tables_of_options(tmp_path, tables, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read(tmp_path, "kind = 'timing'\n[data]\nsimulate = {}\n" + tables)
+
+
+def test_a_simulated_world_gives_one_log_and_only_the_held_out_clicks_change():
+    by = protocol("ubo-ijcai22")
+    table = experiment_data.checked({"simulate": {"users": 50, "items": 30, "seed": 4}}, "")
+    data = experiment_data.open_data(table, by)
+    first, second = data.split(0), data.split(1)
+    assert set(first.held_out.keys) != set(second.held_out.keys)
+    for split in (first, second):
+        np.testing.assert_array_equal(split.train.union(split.held_out).keys, data.clicks.keys)
+        assert split.judged is data.judged
+    assert data.world.n_users == 50
+    drawn = simulate.world(50, 30, seed=4).clicks(4)
+    np.testing.assert_array_equal(drawn.keys, data.clicks.keys)
+
+
+def ratings_folder(folder: Path, monkeypatch) -> None:
+    """A data set of a few ratings in the place of MovieLens."""
+    from unexposed.data import datasets
+
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(rng.random((40, 25)) < 0.4) + 1
+    rows = [f"{u}\t{i}\t{rng.integers(1, 6)}\t0\n" for u, i in pairs]
+    (folder / "ml-100k").mkdir()
+    (folder / "ml-100k" / "u.data").write_text("".join(rows))
+    (folder / "ml-100k" / "u.item").write_text("".join(f"{i}|title\n" for i in range(1, 26)))
+    monkeypatch.setitem(
+        datasets.DATASETS,
+        "ml_100k",
+        replace(datasets.DATASETS["ml_100k"], files={"u.data": None, "u.item": None}),
+    )
+
+
+def test_worlds_at_other_powers_share_what_was_learned_and_are_what_simulate_makes(
+    tmp_path, monkeypatch
+):
+    from unexposed.data import datasets
+
+    ratings_folder(tmp_path, monkeypatch)
+    made = []
+    build = simulate.semi_synthetic
+    monkeypatch.setattr(
+        simulate, "semi_synthetic", lambda *a, **k: made.append(1) or build(*a, **k)
+    )
+    experiment_data._semi_synthetic.cache_clear()
+    by = protocol("ubo-ijcai22")
+    for power in (0.5, 2):
+        table = experiment_data.checked({"semi_synthetic": "ml_100k", "power": power}, "")
+        found = experiment_data.open_data(table, by, tmp_path)
+        ratings = datasets.load("ml_100k", data_dir=tmp_path).logged
+        log = build(ratings, power=power, seed=0).clicks(0)
+        np.testing.assert_array_equal(found.clicks.keys, log.keys)
+    assert made == [1]
+    experiment_data._semi_synthetic.cache_clear()
+
+
+@pytest.mark.data
+def test_a_data_set_is_split_as_compare_splits_it(data_dir):
+    from unexposed.data import datasets
+
+    by = protocol("ubo-ijcai22")
+    found = experiment_data.open_data({"dataset": "coat"}, by, data_dir).split(3)
+    coat = datasets.load("coat", data_dir=data_dir)
+    asked = split_ratings(coat.logged, coat.random, by, seed=3)
+    for part in ("train", "held_out", "judged"):
+        a, b = getattr(found, part), getattr(asked, part)
+        np.testing.assert_array_equal(a.users, b.users)
+        np.testing.assert_array_equal(a.items, b.items)
+
+
+def test_a_miniature_changes_size_and_nothing_else(tmp_path):
+    write_study(tmp_path, {"method": "ubo", "best": {"settings": {"negatives": 3}}})
+    asked = read(tmp_path, TEXT + "[miniature]\nsteps = 2\n[options]\nsteps = 500\nat = 1\n")
+    small = experiments.miniature(asked)
+    assert small.seeds == 2
+    assert "simulate" in small.data
+    assert small.options == {"steps": 2, "at": 1}
+    assert list(small.arms) == list(asked.arms)
+    assert small.arms["ubo-frozen"].method.strategy == "frozen"
+    assert {arm.method.epochs for arm in small.arms.values() if arm.label != "random"} == {2}
+    assert experiments.miniature(asked) == small
+    assert asked.seeds == 3
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_miniature_of_a_shipped_experiment_runs_once_and_is_complete(
+    path, tmp_path, monkeypatch
+):
+    small = experiments.miniature(experiments.read(path))
+    place = tmp_path / f"{small.name}.jsonl"
+    lines = running.run(small, place, progress=Silent())
+    pairs = [(arm, seed) for arm in small.arms for seed in range(2)]
+    assert [running.pair_of(line) for line in lines] == pairs
+    if small.kind == "compare":
+        for by in (small.protocol, *small.also):
+            comparison = from_lines(small, lines, by=by)
+            assert [result.label for result in comparison.results] == list(small.arms)
+            assert all(set(r.values) == set(by.metrics) for r in comparison.results)
+    written = place.read_bytes()
+
+    def never(_: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setitem(KINDS, small.kind, never)
+    again = running.run(small, place, progress=Silent())
+    assert again == lines == results.read_lines(place)
+    assert place.read_bytes() == written
+
+
+def test_the_example_in_the_docs_is_an_experiment(tmp_path):
+    page = (FOLDER.parent / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    write_study(tmp_path, {"method": "ubo", "best": {"settings": {"dim": 20}}})
+    example = example.replace("coat_ubo.json", "ubo.json")
+    assert read(tmp_path, example).arms["ubo"].method.dim == 20
+
+
+def test_there_is_an_experiment_for_every_table():
+    names = {path.stem for path in SHIPPED}
+    assert {"coat", "yahoo", "ablation_coat", "ablation_yahoo"} <= names
+    for data in ("semi_synthetic_ml100k", "semi_synthetic_amazon"):
+        powers = {experiments.read(p).data["power"] for p in SHIPPED if p.stem.startswith(data)}
+        assert powers == {0.5, 1, 2}
+
+
+@pytest.mark.parametrize("name", ["coat", "yahoo", "semi_synthetic_ml100k"])
+def test_the_main_tables_hold_every_method_and_the_frozen_exposure(name):
+    from unexposed.methods import METHODS
+
+    assert set(experiments.read(FOLDER / f"{name}.toml").arms) == {
+        *METHODS,
+        "ubo-drawn",
+        "ubo-frozen",
+    }

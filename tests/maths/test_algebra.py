@@ -1,0 +1,66 @@
+"""The same seed gives the same bits, whatever the number of threads."""
+
+import itertools
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from small import assert_same_parameters
+from unexposed.data.simulate import world
+from unexposed.maths import algebra
+from unexposed.methods import make
+from unexposed.progress import Silent
+
+
+@pytest.fixture(scope="module")
+def clicks():
+    return world(700, 500, seed=1).clicks(seed=1)
+
+
+def test_bits_do_not_depend_on_the_threads_of_the_blas(clicks, monkeypatch):
+    method = make("expomf", dim=48, epochs=1, patience=0)  # of a size at which OpenBLAS's would
+    models, folded = [], []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(algebra, "CORES", threads)
+        with threadpool_limits(threads, user_api="blas"):
+            models.append(method.fit(clicks, progress=Silent()))
+            folded.append(models[0].fold_in(clicks))
+    for model in models[1:]:
+        assert_same_parameters(models[0], model)
+        assert model.facts["losses"] == models[0].facts["losses"]
+    for model in folded[1:]:
+        assert_same_parameters(folded[0], model)
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("name", ["wmf", "expomf"])
+def test_every_solution_is_made_by_one_thread(name, clicks, monkeypatch):
+    seen, calls = set(), itertools.count()
+    solve = np.linalg.solve
+
+    def watched(*given):
+        if next(calls) % 500 == 0:
+            seen.update(blas_threads())
+        return solve(*given)
+
+    monkeypatch.setattr(np.linalg, "solve", watched)
+    with threadpool_limits(2, user_api="blas"):
+        model = make(name, dim=4, epochs=1, patience=0).fit(
+            clicks.pick(np.arange(60)), progress=Silent()
+        )
+        model.fold_in(clicks.pick(np.arange(20)))
+        assert blas_threads() == {2}  # as before
+    assert seen == {1}
+
+
+def test_each_part_is_worked_on_once_and_in_order():
+    assert algebra.each(lambda n: n * n, range(100)) == [n * n for n in range(100)]
+
+
+def test_a_fault_in_one_part_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        algebra.each(lambda n: 1 / n, [2, 1, 0])

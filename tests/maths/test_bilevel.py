@@ -1,0 +1,377 @@
+"""The hypergradient three ways: closed form, autograd, and central differences."""
+
+from typing import NamedTuple, get_args
+
+import pytest
+import torch
+from torch import Tensor, sigmoid
+
+from unexposed.engine.objective import Strategy
+from unexposed.maths.bilevel import (
+    STRATEGIES,
+    Pairs,
+    factor_exposure_gradient,
+    factor_hypergradient,
+    factor_hypergradient_on_batch,
+    hypergradient,
+    hypergradient_on_batch,
+)
+from unexposed.maths.exposure import gated
+from unexposed.maths.losses import low_variance
+
+ETA = 0.05
+Tensors = tuple[Tensor, ...]
+every_seed = pytest.mark.parametrize("seed", range(4))
+
+
+class Problem(NamedTuple):
+    """A small random factor model in float64 whose batch repeats users, items and pairs."""
+
+    omega: tuple[Tensor, Tensor]  # user factors, item factors
+    alpha: tuple[Tensor, Tensor, Tensor]  # e, w, b
+    popularity: Tensor
+    batch: Pairs
+    validation: Pairs
+
+    def exposure(self, alpha: Tensors, item_factors: Tensor | None = None) -> Tensor:
+        """m of the batch, at ω unless told otherwise."""
+        items = (self.omega[1] if item_factors is None else item_factors)[self.batch.items]
+        e, w, b = alpha
+        theta = self.popularity[self.batch.items]
+        return gated(e[self.batch.users], items, w, b, theta, offset=0.8)
+
+    def validation_loss(self, omega: Tensors) -> Tensor:
+        return factor_loss(omega, self.validation, torch.ones_like(self.validation.weight))
+
+    def closed_form(self, m: Tensor) -> Tensor:
+        return factor_hypergradient(*self.omega, self.batch, m, self.validation, lookahead=ETA)
+
+    def carried(self, on_pairs: Tensor) -> Tensors:
+        """A gradient on m, carried into α."""
+        e, w, b = self.alpha
+        return factor_exposure_gradient(
+            on_pairs, self.batch, e, self.omega[1], w, b, self.popularity, offset=0.8
+        )
+
+
+def random_problem(seed: int, n_users: int = 6, n_items: int = 5, dim: int = 3) -> Problem:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+    def pairs(size: int) -> Pairs:
+        users = torch.randint(n_users, (size,), generator=generator)
+        items = torch.randint(n_items, (size,), generator=generator)
+        return Pairs(users, items, (uniform(size) < 0.4).double(), 0.5 + uniform(size))
+
+    return Problem(
+        omega=(normal(n_users, dim), normal(n_items, dim)),
+        alpha=(normal(n_users, dim), normal(dim), normal()),
+        popularity=0.1 + 0.9 * uniform(n_items),
+        batch=pairs(40),  # of 30 possible ones: some come twice
+        validation=pairs(12),
+    )
+
+
+def factor_loss(omega: Tensors, pairs: Pairs, exposure: Tensor) -> Tensor:
+    user_factors, item_factors = omega
+    logit = (user_factors[pairs.users] * item_factors[pairs.items]).sum(-1)
+    return (pairs.weight * low_variance(logit, pairs.click, exposure)).sum()
+
+
+def stepped(train_loss, omega: Tensors, alpha: Tensors) -> Tensors:
+    """ω′ as a plain function of α."""
+    omega = tuple(t.detach().requires_grad_() for t in omega)
+    gradients = torch.autograd.grad(
+        train_loss(omega, alpha), omega, allow_unused=True, materialize_grads=True
+    )
+    return tuple((t - ETA * g).detach() for t, g in zip(omega, gradients, strict=True))
+
+
+def central(function, parameters: Tensors, step: float = 1e-5) -> Tensors:
+    """The derivative of a scalar function by every number in its parameters, one by one."""
+    result = tuple(torch.zeros_like(p) for p in parameters)
+    for which, parameter in enumerate(parameters):
+        for place in range(parameter.numel()):
+            up, down = ([p.clone() for p in parameters] for _ in range(2))
+            up[which].view(-1)[place] += step
+            down[which].view(-1)[place] -= step
+            slope = (function(tuple(up)) - function(tuple(down))) / (2 * step)
+            result[which].view(-1)[place] = slope
+    return result
+
+
+def assert_same(got: Tensors, want: Tensors, *, error: float) -> None:
+    """Each gradient within this error, relative to its own largest entry."""
+    for a, b in zip(got, want, strict=True):
+        assert a.shape == b.shape
+        assert b.abs().max() > 1e-6, "a vanishing gradient proves nothing"
+        assert (a - b).abs().max() <= error * b.abs().max()
+
+
+# appendices B and C
+
+
+def test_a_clicked_pair_has_exactly_no_hypergradient():
+    problem = random_problem(seed=0)
+    m, clicked = problem.exposure(problem.alpha), problem.batch.click == 1
+    (general,) = hypergradient(
+        lambda omega, alpha: factor_loss(omega, problem.batch, alpha[0]),
+        problem.validation_loss,
+        problem.omega,
+        (m,),
+        lookahead=ETA,
+    )
+    for gradient in (problem.closed_form(m), general):
+        assert (gradient[clicked] == 0).all()
+        assert (gradient[~clicked] != 0).all()
+
+
+def test_clicks_alone_teach_the_exposure_model_nothing():
+    problem = random_problem(seed=1)
+    batch = problem.batch._replace(click=torch.ones_like(problem.batch.click))
+    gradients = hypergradient(  # m is worked out inside: fails where ωᵢ is not detached in it
+        lambda omega, alpha: factor_loss(omega, batch, problem.exposure(alpha, omega[1])),
+        problem.validation_loss,
+        problem.omega,
+        problem.alpha,
+        lookahead=ETA,
+    )
+    for gradient in gradients:
+        assert (gradient == 0).all()
+
+
+def test_hypergradient_is_the_one_of_appendix_c():
+    # u = 0, u₁ = 1, u₂ = 2; i = 0, i₁ = 1, i₂ = 2; the batch is the unclicked pair (u, i)
+    generator = torch.Generator().manual_seed(2)
+    users, items = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    one = torch.ones(4, dtype=torch.float64)
+    batch = Pairs(torch.tensor([0]), torch.tensor([0]), 0 * one[:1], one[:1])
+    likes = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    validation = Pairs(torch.tensor([0, 0, 1, 2]), torch.tensor([1, 2, 0, 0]), likes, one)
+    m = 0.6 * one[:1]
+    x = users[0] @ items[0]
+    p = sigmoid(x)
+    push = ETA * m * p * sigmoid(-x) / (1 - m * p)
+    user, item = users[0] - push * items[0], items[0] - push * users[0]  # ωᵤ(m), ωᵢ(m)
+    bracket = (
+        items[1] @ items[0] * sigmoid(-user @ items[1])
+        - items[2] @ items[0] * sigmoid(user @ items[2])
+        + users[1] @ users[0] * sigmoid(-users[1] @ item)
+        - users[2] @ users[0] * sigmoid(users[2] @ item)
+    )
+    paper = ETA * p * sigmoid(-x) / (1 - m * p) ** 2 * bracket  # Eq. "analysis"
+    closed = factor_hypergradient(users, items, batch, m, validation, lookahead=ETA)
+    torch.testing.assert_close(closed, paper, rtol=1e-12, atol=0)
+
+
+def test_an_unclicked_item_like_a_liked_one_was_probably_not_shown():
+    # the paper's reading: ω_i₁ = ω_i and u likes i₁, so m of (u, i) must fall
+    user, item = torch.tensor([[1.0, 0.5]]), torch.tensor([[0.8, 0.2], [0.8, 0.2]])
+    batch = Pairs(torch.tensor([0]), torch.tensor([0]), torch.zeros(1), torch.ones(1))
+    liked = Pairs(torch.tensor([0]), torch.tensor([1]), torch.ones(1), torch.ones(1))
+    disliked = liked._replace(click=torch.zeros(1))
+    m = torch.tensor([0.5])
+    assert factor_hypergradient(user, item, batch, m, liked, lookahead=ETA) > 0
+    assert factor_hypergradient(user, item, batch, m, disliked, lookahead=ETA) < 0
+
+
+# closed form = autograd = central differences
+
+
+@every_seed
+def test_closed_form_is_autograd_is_differences(seed):
+    problem = random_problem(seed)
+
+    def train_loss(omega, alpha):  # m is worked out from ω itself, which gated() detaches
+        return factor_loss(omega, problem.batch, problem.exposure(alpha, omega[1]))
+
+    def after_step(alpha):
+        return problem.validation_loss(stepped(train_loss, problem.omega, alpha))
+
+    closed = problem.carried(problem.closed_form(problem.exposure(problem.alpha)))
+    general = hypergradient(
+        train_loss, problem.validation_loss, problem.omega, problem.alpha, lookahead=ETA
+    )
+    assert_same(closed, general, error=1e-8)
+    assert_same(closed, central(after_step, problem.alpha), error=1e-6)
+
+
+@every_seed
+def test_closed_form_on_each_pair_is_autograd_is_differences(seed):
+    problem = random_problem(seed)
+
+    def train_loss(omega, alpha):  # α is m itself
+        return factor_loss(omega, problem.batch, alpha[0])
+
+    def after_step(alpha):
+        return problem.validation_loss(stepped(train_loss, problem.omega, alpha))
+
+    m = problem.exposure(problem.alpha)
+    closed = (problem.closed_form(m),)
+    general = hypergradient(train_loss, problem.validation_loss, problem.omega, (m,), lookahead=ETA)
+    assert_same(closed, general, error=1e-8)
+    assert_same(closed, central(after_step, (m,)), error=1e-6)
+
+
+@every_seed
+def test_closed_form_on_the_batch_is_autograd_is_differences(seed):
+    problem = random_problem(seed)
+
+    def train_loss(omega, alpha):  # one m for both steps, taken at ω
+        return factor_loss(omega, problem.batch, problem.exposure(alpha))
+
+    def after_step(alpha):
+        return train_loss(stepped(train_loss, problem.omega, alpha), alpha)
+
+    m = problem.exposure(problem.alpha)
+    on_pairs = factor_hypergradient_on_batch(*problem.omega, problem.batch, m, lookahead=ETA)
+    general = hypergradient_on_batch(train_loss, problem.omega, problem.alpha, lookahead=ETA)
+    assert_same(problem.carried(on_pairs), general, error=1e-8)
+    assert_same(general, central(after_step, problem.alpha), error=1e-6)
+
+
+@every_seed
+def test_several_inner_steps_teach_what_one_of_their_length_does(seed):
+    """To first order, and at the paper's η there is little beyond."""
+    problem = random_problem(seed)
+    m = problem.exposure(problem.alpha)
+
+    def after(steps: int, length: float) -> Tensor:
+        by_pair = m.clone().requires_grad_()
+        omega = tuple(t.clone().requires_grad_() for t in problem.omega)
+        for _ in range(steps):
+            loss = factor_loss(omega, problem.batch, by_pair)
+            gradients = torch.autograd.grad(loss, omega, create_graph=True)
+            omega = tuple(t - length * g for t, g in zip(omega, gradients, strict=True))
+        (gradient,) = torch.autograd.grad(problem.validation_loss(omega), by_pair)
+        return gradient
+
+    assert_same((after(5, 1e-3 / 5),), (after(1, 1e-3),), error=0.02)
+    assert_same((after(5, 1e-3),), (after(1, 5e-3),), error=0.1)
+    with pytest.raises(AssertionError):
+        assert_same((after(5, 1e-3),), (after(1, 1e-3),), error=0.5)
+
+
+def test_on_the_batch_without_a_step_it_is_the_joint_gradient():
+    problem = random_problem(seed=6)
+    alpha = tuple(t.clone().requires_grad_() for t in problem.alpha)
+    m = problem.exposure(alpha)
+    joint = torch.autograd.grad(factor_loss(problem.omega, problem.batch, m), alpha)
+    still = factor_hypergradient_on_batch(*problem.omega, problem.batch, m.detach(), lookahead=0.0)
+    assert_same(problem.carried(still), joint, error=1e-12)
+
+
+def test_a_pair_with_weight_two_is_a_pair_that_comes_twice():
+    problem = random_problem(seed=8)
+    m = problem.exposure(problem.alpha)
+    heavy = problem.batch._replace(weight=2 * problem.batch.weight)
+    twice = Pairs(*(torch.cat([column, column]) for column in problem.batch))
+    by_weight = problem._replace(batch=heavy).closed_form(m)
+    by_repeat = problem._replace(batch=twice).closed_form(torch.cat([m, m]))
+    torch.testing.assert_close(by_weight, by_repeat[: len(m)] + by_repeat[len(m) :])
+
+
+def test_closed_form_leaves_its_inputs_alone_and_takes_small_integers_and_booleans():
+    problem = random_problem(seed=9)
+    before = [t.clone() for t in problem.omega]
+    m = problem.exposure(problem.alpha)
+
+    def small(pairs: Pairs) -> Pairs:
+        return Pairs(pairs.users.int(), pairs.items.int(), pairs.click.bool(), pairs.weight)
+
+    packed = problem._replace(batch=small(problem.batch), validation=small(problem.validation))
+    torch.testing.assert_close(problem.closed_form(m), packed.closed_form(m), rtol=1e-14, atol=0)
+    assert all(torch.equal(a, b) for a, b in zip(before, problem.omega, strict=True))
+
+
+def test_closed_form_is_finite_in_float32_where_exposure_is_one_and_logits_are_large():
+    users, items = torch.tensor([[1.0], [-1.0]]), torch.tensor([[40.0], [-40.0]])
+    every = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])  # logits ±40
+    one = torch.ones(4)
+    for click in (0 * one, one):
+        batch = Pairs(*every, click, one)
+        for validation in (batch, batch._replace(click=1 - click)):
+            gradient = factor_hypergradient(users, items, batch, one, validation, lookahead=1e-3)
+            assert torch.isfinite(gradient).all()
+
+
+# any differentiable model
+
+
+def random_network(seed: int, dim: int = 3, width: int = 4) -> Tensors:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(6, dim), (5, dim), (2 * dim, width), (width,), (width,), (7,)]
+    return tuple(torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
+
+
+def network_loss(omega: Tensors, pairs: Pairs, exposure: Tensor) -> Tensor:
+    """A relevance model that is no factor model; its last parameter goes unused."""
+    users, items, weight, bias, last, _ = omega
+    row = torch.cat([users[pairs.users], items[pairs.items]], dim=1)
+    logit = torch.tanh(row @ weight + bias) @ last
+    return (pairs.weight * low_variance(logit, pairs.click, exposure)).sum()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_general_form_serves_a_network(seed):
+    problem, omega = random_problem(seed), random_network(seed)
+
+    def train_loss(omega, alpha):
+        return network_loss(omega, problem.batch, problem.exposure(alpha, omega[1]))
+
+    def validation_loss(omega):
+        shown = torch.ones_like(problem.validation.weight)
+        return network_loss(omega, problem.validation, shown)
+
+    def after_step(alpha):
+        return validation_loss(stepped(train_loss, omega, alpha))
+
+    general = hypergradient(train_loss, validation_loss, omega, problem.alpha, lookahead=ETA)
+    assert_same(general, central(after_step, problem.alpha), error=1e-6)
+
+
+def test_parameters_that_nothing_depends_on_get_zeros():
+    omega, alpha = (torch.ones(2), torch.ones(3)), (torch.ones(4), torch.ones(5))
+    used = hypergradient(
+        lambda omega, alpha: (omega[0].sum() * alpha[0].sum()) ** 2,
+        lambda omega: omega[0].sum(),
+        omega,
+        alpha,
+        lookahead=1.0,
+    )
+    assert (used[0] != 0).all()
+    assert torch.equal(used[1], torch.zeros(5))
+
+
+def test_exposure_that_plays_no_part_gets_zeros():
+    for validation_loss in (lambda omega: omega[0].sum(), lambda _: torch.tensor(1.0)):
+        (unused,) = hypergradient(
+            lambda omega, _: omega[0].sum(),
+            validation_loss,
+            (torch.ones(2),),
+            (torch.ones(4),),
+            lookahead=1.0,
+        )
+        assert torch.equal(unused, torch.zeros(4))
+
+
+def test_general_form_leaves_gradients_and_graphs_of_its_inputs_alone():
+    omega, alpha = (torch.ones(2, requires_grad=True),), (torch.ones(2, requires_grad=True),)
+    with torch.no_grad():  # as a training loop may well have it
+        gradients = hypergradient_on_batch(
+            lambda omega, alpha: (omega[0] ** 2 * alpha[0]).sum(), omega, alpha, lookahead=0.1
+        )
+    assert omega[0].grad is None
+    assert alpha[0].grad is None
+    assert not gradients[0].requires_grad
+    # ω′ = 1 − 0.2α, so d/dα of ω′²·α at α = 1 is 0.8² − 2·0.8·0.2
+    torch.testing.assert_close(gradients[0], torch.full((2,), 0.32))
+
+
+def test_the_engines_know_exactly_the_strategies_described_here():
+    assert set(get_args(Strategy)) == set(STRATEGIES)

@@ -1,0 +1,249 @@
+"""What is exported scores and ranks as the model does, is written whole, and says what it is."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet
+import pytest
+
+from command import ended
+from test_methods import fitted
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.errors import InputError
+from unexposed.methods import METHODS, load
+from unexposed.model import export
+from unexposed.model.export import Vectors, build_index, export_model, index_recall
+from unexposed.model.model import Model
+
+VECTOR_METHODS = ["mf", "bpr", "wmf", "relmf", "umf", "expomf", "ubo"]
+AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]
+
+
+@pytest.fixture(scope="module")
+def model(small_world) -> Model:
+    return fitted("ubo", small_world.clicks(0), epochs=5)
+
+
+def with_ids(raw: list[object]) -> Model:
+    n = len(raw)
+    pairs = np.arange(n), (np.arange(n) + 1) % n
+    clicks = Clicks.from_pairs(*pairs, user_ids=Ids.of(raw), item_ids=Ids.of(raw))
+    return fitted("mf", clicks, epochs=1)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_methods_with_vectors_are_those_whose_score_is_their_product(small_world):
+    users = np.arange(20, dtype=np.int32)
+    for name in METHODS:
+        trained = fitted(name, small_world.clicks(0), epochs=2)
+        if name not in VECTOR_METHODS:
+            with pytest.raises(InputError, match=f"{name} has no vectors"):
+                export.vectors(trained)
+            continue
+        found = export.vectors(trained)
+        scores = trained.method.scores(trained.parameters, users)
+        np.testing.assert_allclose(found.users[users] @ found.items.T, scores, rtol=1e-4, atol=1e-6)
+
+
+def test_parquet_holds_each_id_with_its_vector(model, tmp_path):
+    export_model(model, tmp_path / "out", kind="parquet")
+    users = pl.read_parquet(tmp_path / "out" / "users.parquet")
+    items = pyarrow.parquet.read_table(tmp_path / "out" / "items.parquet").to_pydict()
+    assert users["user"].to_list() == model.user_ids.values.tolist()
+    assert items["item"] == model.item_ids.values.tolist()
+    vectors = np.array(items["vector"], dtype=np.float32)
+    np.testing.assert_array_equal(vectors, model.parameters["item_factors"])
+    np.testing.assert_array_equal(users["vector"].to_numpy(), model.parameters["user_factors"])
+
+
+def test_npy_holds_the_vectors_with_ids_beside_them(model, tmp_path):
+    export_model(model, tmp_path / "out", kind="npy")
+    users = np.load(tmp_path / "out" / "user_vectors.npy")
+    items = np.load(tmp_path / "out" / "item_vectors.npy")
+    ids = json.loads((tmp_path / "out" / "item_ids.json").read_text())
+    user = model.user_ids.values.tolist()[4]
+    assert json.loads((tmp_path / "out" / "user_ids.json").read_text())[4] == user
+    scores = model.score([user] * len(ids), ids)
+    np.testing.assert_allclose(items @ users[4], scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npy", "onnx", "usearch"])
+def test_awkward_ids_survive_every_format(kind, tmp_path):
+    export_model(with_ids(AWKWARD), tmp_path / "out", kind=kind, k=2)
+    if kind == "parquet":
+        assert pl.read_parquet(tmp_path / "out" / "items.parquet")["item"].to_list() == AWKWARD
+    else:
+        assert json.loads((tmp_path / "out" / "item_ids.json").read_text()) == AWKWARD
+
+
+def test_ids_of_several_types_go_to_json_but_not_to_parquet(tmp_path):
+    mixed = with_ids([1, "a", ("b", 2)])
+    export_model(mixed, tmp_path / "npy", kind="npy", k=1)
+    assert json.loads((tmp_path / "npy" / "user_ids.json").read_text())[:2] == [1, "a"]
+    with pytest.raises(InputError, match="several types.*use --format npy"):
+        export_model(mixed, tmp_path / "parquet", kind="parquet", k=1)
+    assert names(tmp_path) == ["npy"]
+
+
+def test_the_index_gives_the_scores_and_nearly_all_of_the_best_items(model, tmp_path):
+    from usearch.index import Index
+
+    about = export_model(model, tmp_path / "out", kind="usearch")
+    assert about["recall"] > 0.95
+    index = Index.restore(tmp_path / "out" / "items.usearch")
+    user = np.load(tmp_path / "out" / "user_vectors.npy")[7]
+    matches = index.search(user, 5)
+    score = 1 - matches.distances + user @ np.load(tmp_path / "out" / "item_mean.npy")
+    best, exact = model.top(np.array([7], dtype=np.int32), 5, hide_clicked=False)
+    assert matches.keys.tolist() == best[0].tolist()
+    np.testing.assert_allclose(score, exact[0], atol=1e-5)
+
+
+def away_from_all_items() -> Vectors:
+    """Users who score every item below zero, as a logistic loss on sparse clicks leaves them."""
+    rng = np.random.default_rng(0)
+    items = rng.normal(0, 0.25, (400, 24)).astype(np.float32)
+    users = rng.normal(0, 0.25, (100, 24)).astype(np.float32)
+    items[:, 0] += 1.5
+    users[:, 0] -= 1.5
+    return Vectors(users, items)
+
+
+def test_an_index_of_centred_vectors_finds_what_one_of_bare_vectors_misses():
+    import usearch.index
+
+    found = away_from_all_items()
+    centred = build_index(usearch.index, found.items - found.items.mean(axis=0))
+    bare = build_index(usearch.index, found.items)
+    assert index_recall(centred, found, 10) > 0.98
+    assert index_recall(bare, found, 10) < 0.8
+
+
+def test_recall_counts_the_best_items_that_were_found():
+    class Half:
+        """Finds the best item and one that is not among the best two."""
+
+        def search(self, query, k):
+            order = np.argsort(-(found.items @ query))
+
+            class Matches:
+                keys = order[[0, 5]].astype(np.uint64)
+
+            return Matches
+
+    found = away_from_all_items()
+    assert index_recall(Half(), found, 2) == 0.5
+
+
+@pytest.mark.parametrize("kind", sorted(export.KINDS))
+def test_an_export_says_what_it_is_and_replaces_an_older_one_of_its_kind(kind, model, tmp_path):
+    about = export_model(model, tmp_path / "out", kind=kind)
+    assert (about["kind"], about["method"], about["users"]) == (kind, "ubo", len(model.user_ids))
+    assert json.loads((tmp_path / "out" / "export.json").read_text()) == about
+    before = names(tmp_path / "out")
+    export_model(model, tmp_path / "out", kind=kind)
+    assert names(tmp_path / "out") == before
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_place_that_holds_anything_else_is_refused_and_left_alone(model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is no export; choose another place"):
+        export_model(model, tmp_path, kind="npy")
+    with pytest.raises(InputError, match="is no export; choose another place"):
+        export_model(model, tmp_path / "thesis.tex", kind="npy")
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="is no export; choose another place"):
+        export_model(model, tmp_path / "model", kind="npy")
+    export_model(model, tmp_path / "out", kind="npy")
+    with pytest.raises(InputError, match="holds an export as npy; choose another place for onnx"):
+        export_model(model, tmp_path / "out", kind="onnx")
+    assert load(tmp_path / "model").method == model.method
+    assert names(tmp_path) == ["model", "out", "thesis.tex"]
+
+
+@pytest.mark.parametrize("stranger", ["note.txt", "model"])
+def test_an_export_that_holds_a_foreign_file_is_not_replaced(stranger, model, tmp_path):
+    export_model(model, out := tmp_path / "out", kind="npy")
+    if stranger == "model":
+        model.save(out / stranger)
+    else:
+        (out / stranger).write_text("years of work")
+    before = names(out)
+    with pytest.raises(InputError, match=f"cannot write .*: it holds '{stranger}', which would be"):
+        export_model(model, out, kind="npy")
+    assert names(out) == before
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_failure_half_way_leaves_the_old_export_intact(model, tmp_path, monkeypatch):
+    export_model(model, tmp_path / "out", kind="npy")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(InputError, match="cannot write .*out: No space left"):
+        export_model(model, tmp_path / "out", kind="npy")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("package", ["usearch", "onnx"])
+def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"{package}.index", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # importing it now raises
+    with pytest.raises(InputError) as refused:
+        export_model(model, tmp_path / "out", kind=package)
+    cure = "pip install '.[export]' in the checkout of unexposed"
+    assert str(refused.value) == f"this needs {package}: {cure}"
+    assert names(tmp_path) == []
+
+
+def test_an_unknown_format_and_an_impossible_k_are_refused(model, tmp_path):
+    with pytest.raises(InputError, match="no export format 'onx'; did you mean 'onnx'"):
+        export_model(model, tmp_path / "out", kind="onx")
+    for k in (0, len(model.item_ids) + 1):
+        with pytest.raises(InputError, match="k must be between 1 and"):
+            export_model(model, tmp_path / "out", kind="usearch", k=k)
+
+
+def test_what_was_measured_is_said(model, tmp_path):
+    for kind, words in (("usearch", "recall@10 against exact search"), ("onnx", "by onnxruntime")):
+        about = export_model(model, tmp_path / kind, kind=kind)
+        said = "\n".join(export.describe(about, tmp_path / kind))
+        assert words in said
+        assert f"ubo as {kind}" in said
+
+
+def command(capsys, *words: str) -> tuple[int, str, str]:
+    return ended("export", *words), *capsys.readouterr()
+
+
+def test_the_command_prints_one_json_document(model, tmp_path, monkeypatch, capsys):
+    model.save(tmp_path / "model")
+    place = tmp_path / "out"
+    words = [str(tmp_path / "model"), "--to", str(place), "--format", "usearch", "-k", "5"]
+    code, out, _ = command(capsys, *words, "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads((place / "export.json").read_text())
+    assert json.loads(out)["k"] == 5
+
+
+def test_the_command_refuses_in_one_sentence_before_it_loads(tmp_path, monkeypatch, capsys):
+    words = [str(tmp_path / "no model"), "--to", str(tmp_path / "out"), "--format"]
+    code, out, err = command(capsys, *words, "onx")
+    assert (code, out) == (2, "")
+    assert err == "error: no export format 'onx'; did you mean 'onnx'?\n"
+    code, _, err = command(capsys, *words, "onnx")
+    assert code == 2
+    assert "is no model folder" in err
+    assert names(tmp_path) == []

@@ -1,0 +1,336 @@
+"""Users folded in: as training would have them, and without touching anybody else."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from small import QUICK, make_with
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import world
+from unexposed.engine.cpu.formulas import LOSS_CODES
+from unexposed.engine.objective import Objective, Optimiser
+from unexposed.engine.reference import ReferenceEngine
+from unexposed.errors import InputError
+from unexposed.methods import METHODS, make
+from unexposed.model import fold_in_kernel as kernel
+from unexposed.model.filters import Rules
+from unexposed.model.fold_in import SEED, solve
+from unexposed.progress import Silent
+from unexposed.sampling.samples import Drawing, Samples
+from unexposed.training.given import Side
+
+FOLDS = sorted(set(METHODS) - {"cjmf"})
+PERSONAL = sorted(set(FOLDS) - {"random", "popularity"})
+
+
+def quick(name, **settings):
+    return make_with(name, QUICK | settings)
+
+
+def pairs(rows, items, user_ids, item_ids):
+    return Clicks.from_pairs(
+        np.array(rows), np.array(items), user_ids=Ids.of(user_ids), item_ids=Ids.of(item_ids)
+    )
+
+
+# The vector itself ----------------------------------------------------------------------------
+
+N_ITEMS, DIM = 9, 4
+CLICKED = pairs([0, 0, 0, 1], [1, 4, 7, 2], range(2), range(N_ITEMS))
+BATCH_SIZE, N_BATCHES, EPOCHS = 4, 3, 6
+
+
+def drawn_for(user, clicked, drawing, *, n_items, seed=0, n_batches=1):
+    """Epoch after epoch as the kernel draws it: the items of each click, and its batch."""
+    every = drawing.every_pair
+    clicked = np.array(clicked, dtype=np.int32)
+    avoided = clicked[:0] if drawing.source == "catalogue" and not every else clicked
+    clicked_by, room = np.full(n_items, -1, dtype=np.int32), np.zeros(n_items, dtype=np.int32)
+    clicked_by[avoided] = user
+    listed = room[: kernel.list_unclicked(room, clicked_by, user, len(avoided), every)]
+    start = kernel.starts(len(clicked), n_items - len(avoided), drawing.negatives, every)
+    bits = np.uint64(seed)
+    while True:
+        items, batch = np.full(start[-1], -1, dtype=np.int32), np.full(len(clicked), -1)
+        bits = kernel.draw(items, start, clicked, listed, clicked_by, user, every, bits)
+        bits = np.uint64(kernel.spread(batch, n_batches, np.uint64(bits)))
+        yield np.split(items, start[1:-1]), batch
+
+
+def trained(user, items, exposure, loss, drawing, optimiser):
+    """The user's vector after training, its clicks spread and drawn for as the kernel does.
+
+    Clicks of a second user fill up the batches; the items are put back after every step.
+    """
+    clicked = CLICKED.items[CLICKED.users == user]
+    epochs = drawn_for(user, clicked, drawing, n_items=N_ITEMS, seed=SEED, n_batches=N_BATCHES)
+    parameters = {"user_factors": np.zeros((2, DIM)), "item_factors": items}
+    engine = ReferenceEngine(
+        Objective(loss), optimiser, parameters, exposure=exposure, dtype=torch.float64
+    )
+    weight = drawing.weight(CLICKED)[user]
+    for of_click, batch in itertools.islice(epochs, EPOCHS):
+        for number in range(N_BATCHES):
+            own = [of_click[c] for c in np.flatnonzero(batch == number)]
+            filled = own + [np.array([0, 3], dtype=np.int32)] * (BATCH_SIZE - len(own))
+            engine.step(
+                Samples(
+                    (np.arange(BATCH_SIZE) >= len(own)).astype(np.int32),
+                    np.cumsum([0, *map(len, filled)]),
+                    np.concatenate(filled),
+                    np.full(BATCH_SIZE, weight),
+                )
+            )
+            engine.state()["item_factors"][:] = items
+    return engine.parameters()["user_factors"][0]
+
+
+@pytest.mark.parametrize("loss", LOSS_CODES)
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(2),
+        Drawing(2, "unbiased"),
+        Drawing(2, every_pair=True, source="catalogue"),  # nothing is drawn
+        Drawing(2, source="catalogue"),
+    ],
+    ids=["unclicked", "unbiased", "every pair", "catalogue"],
+)
+def test_a_vector_is_what_training_makes_of_the_same_samples_while_items_stand_still(loss, drawing):
+    rng = np.random.default_rng(0)
+    items = rng.normal(0, 1, (N_ITEMS, DIM)).astype(np.float32)
+    exposure = rng.uniform(0.2, 0.9, N_ITEMS)
+    optimiser = Optimiser(0.05, 0.01)
+    found = solve(
+        items,
+        CLICKED,
+        Objective(loss),
+        optimiser,
+        exposure=exposure,
+        drawing=drawing,
+        n_clicks=BATCH_SIZE * N_BATCHES,
+        batch_size=BATCH_SIZE,
+        epochs=EPOCHS,
+    )
+    assert np.abs(found).max() > 0.2  # it has come far from zero
+    for user, vector in enumerate(found):
+        expected = trained(user, items, exposure, loss, drawing, optimiser)
+        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_training_of_less_than_a_batch_is_one_batch_of_all_its_clicks():
+    items = np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32)
+    one, other = (
+        solve(
+            items,
+            CLICKED,
+            Objective("low_variance"),
+            Optimiser(0.05, 0.5),
+            exposure=None,
+            drawing=Drawing(2),
+            n_clicks=10,
+            batch_size=size,
+            epochs=5,
+        )
+        for size in (10, 1000)
+    )
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("clicked", [[1, 4], [0, 1, 4, 6, 7, 8]])  # few and most of nine
+@pytest.mark.parametrize("source", ["unclicked", "catalogue"])
+def test_drawn_items_are_uniform_on_their_source_and_every_click_comes_once(clicked, source):
+    counts = np.zeros(9)
+    epochs = drawn_for(3, clicked, Drawing(3, source=source), n_items=9)
+    for of_click, _ in itertools.islice(epochs, 300):
+        assert [items[0] for items in of_click] == clicked
+        assert all(len(items) == 4 for items in of_click)
+        counts += np.bincount(np.concatenate([items[1:] for items in of_click]), minlength=9)
+    if source == "unclicked":
+        assert counts[clicked].sum() == 0
+        counts = np.delete(counts, clicked)
+    np.testing.assert_allclose(counts / counts.mean(), 1, atol=0.35)  # 5 sd
+
+
+def test_every_unclicked_item_is_dealt_out_once_and_evenly_to_any_click():
+    first = set()
+    epochs = drawn_for(3, [1, 4, 6], Drawing(5, every_pair=True), n_items=9)
+    for of_click, _ in itertools.islice(epochs, 50):
+        assert sorted(np.concatenate(of_click)) == list(range(9))
+        assert [(items[0], len(items)) for items in of_click] == [(1, 3), (4, 3), (6, 3)]
+        first |= set(of_click[0][1:])
+    assert first == {0, 2, 3, 5, 7, 8}
+
+
+def test_few_unclicked_items_are_listed_so_that_none_is_long_searched_for():
+    clicked_by, room = np.full(9, -1, dtype=np.int32), np.zeros(9, dtype=np.int32)
+    clicked_by[:4] = 3
+    assert kernel.list_unclicked(room, clicked_by, 3, 4, False) == 0
+    clicked_by[:7] = 3
+    assert room[: kernel.list_unclicked(room, clicked_by, 3, 7, False)].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("every_pair", [False, True])
+def test_a_user_who_clicked_everything_has_no_unclicked_item_drawn_for_it(every_pair):
+    of_click, _ = next(drawn_for(3, [0, 1, 2], Drawing(2, every_pair=every_pair), n_items=3))
+    assert [items.tolist() for items in of_click] == [[0], [1], [2]]
+
+
+def test_clicks_are_spread_evenly_over_the_batches():
+    _, batch = next(drawn_for(3, np.arange(6000), Drawing(1), n_items=6001, n_batches=6))
+    np.testing.assert_allclose(np.bincount(batch, minlength=6), 1000, atol=150)  # 5 sd
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_any_number_of_threads_gives_the_same_bits(threads):
+    items = np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32)
+    found = [
+        solve(
+            items,
+            CLICKED,
+            Objective("low_variance"),
+            Optimiser(0.05, 0.0),
+            exposure=None,
+            drawing=Drawing(2),
+            n_clicks=40,
+            batch_size=8,
+            epochs=5,
+            threads=t,
+        )
+        for t in (1, threads)
+    ]
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+# Models ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=PERSONAL)
+def fitted(request, checkerboard):
+    # without a refit: it starts anew, and the few steps of a small world may go another way
+    return quick(request.param, refit=False).fit(checkerboard[0], progress=Silent())
+
+
+NEWCOMERS = pairs([0, 0, 0, 1, 1], [0, 1, 2, 3, 4], ["even", "odd"], [
+    "item 0", "item 6", "item 8", "item 3", "item 11",
+])  # fmt: skip
+
+
+def test_newcomers_to_the_checkerboard_get_items_of_their_colour(fitted):
+    model = fitted.fold_in(NEWCOMERS)
+    table = model.recommend(["even", "odd"], 5)
+    colours = [int(item.split()[1]) % 2 for item in table["item"]]
+    assert (np.array(colours) == [0] * 5 + [1] * 5).sum() >= 9  # by chance: five
+    assert not set(table["item"]) & {"item 0", "item 6", "item 8", "item 3", "item 11"}
+
+
+def test_folding_in_touches_nobody_else(fitted):
+    model = fitted.fold_in(NEWCOMERS)
+    assert len(model.user_ids) == len(fitted.user_ids) + 2
+    for name, table in fitted.parameters.items():
+        assert model.parameters[name][: len(table)].tobytes() == table.tobytes(), name
+    users = fitted.user_ids.values.tolist()
+    assert model.recommend(users, 4).equals(fitted.recommend(users, 4))
+    assert len(model.clicks) == len(fitted.clicks) + 5
+
+
+def test_a_newcomer_alone_is_the_same_as_among_others(fitted):
+    both = fitted.fold_in(NEWCOMERS).recommend(["odd"], 4)
+    alone = fitted.fold_in(pairs([0, 0], [0, 1], ["odd"], ["item 3", "item 11"])).recommend(
+        ["odd"], 4
+    )
+    assert alone["item"].equals(both["item"])
+    np.testing.assert_allclose(alone["score"], both["score"], rtol=1e-4, atol=1e-6)
+    items = fitted.recommend_for(["item 3", "item 11", "unheard of"], 4)
+    assert items.drop("score", "relevance", "exposure", strict=False).equals(
+        alone.drop("user", "score", "relevance", "exposure", strict=False)
+    )
+    np.testing.assert_allclose(items["score"], alone["score"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_known_user_is_learned_anew_from_all_its_clicks(fitted):
+    before = fitted.clicks
+    own = before.items[before.users == 3]
+    other_colour = pairs([0], [0], ["user 3"], ["item 4"])
+    model = fitted.fold_in(other_colour)
+    assert len(model.user_ids) == len(fitted.user_ids)
+    assert set(model.clicks.items[model.clicks.users == 3]) == {*own, 4}
+    assert model.clicks.counts.sum() == before.counts.sum() + 1
+    assert not np.array_equal(
+        model.score(["user 3"], ["item 1"]), fitted.score(["user 3"], ["item 1"])
+    )
+    assert model.score(["user 5"], ["item 1"]) == fitted.score(["user 5"], ["item 1"])
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_folded_in_users_are_ranked_as_trained_ones(name):
+    clicks = world(300, 60, seed=5).clicks(0)
+    model = quick(name, epochs=25, learning_rate=0.01, regularisation=0.2).fit(
+        clicks, progress=Silent()
+    )
+    last = clicks.users >= 250
+    strangers = Clicks.from_pairs(
+        clicks.users[last] - 250,
+        clicks.items[last],
+        user_ids=Ids.of(f"new {u}" for u in range(50)),
+        item_ids=clicks.item_ids,
+    )
+    folded = model.fold_in(strangers)
+    active = np.flatnonzero(strangers.user_counts >= 3)  # so that some were trained on
+    there = folded.user_ids.index([f"new {u}" for u in active])
+    one = model.method.scores(model.parameters, (active + 250).astype(np.int32))
+    two = folded.method.scores(folded.parameters, there)
+    correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(one, two, strict=True)]
+    assert np.mean(correlation) > 0.8
+
+
+def test_methods_without_user_parameters_take_anybody_in(checkerboard):
+    for name in ("popularity", "random"):
+        model = quick(name).fit(checkerboard[0], progress=Silent()).fold_in(NEWCOMERS)
+        assert len(model.recommend(["even"], 3)) == 3
+
+
+def test_a_method_that_cannot_says_so(checkerboard):
+    model = make("cjmf", epochs=1, dim=3, n_models=2).fit(checkerboard[0], progress=Silent())
+    with pytest.raises(InputError, match="cjmf cannot fold in users"):
+        model.fold_in(NEWCOMERS)
+
+
+def test_clicks_on_unknown_items_are_left_out_and_nothing_but_them_is_refused(fitted):
+    log = pairs([0, 1, 1], [0, 0, 1], ["stranger", "odd"], ["unheard of", "item 3"])
+    model = fitted.fold_in(log)
+    assert model.user_ids.index(["stranger", "odd"]).tolist() == [-1, len(fitted.user_ids)]
+    with pytest.raises(InputError, match="none of these users has a click on an item"):
+        fitted.fold_in(log.pick(np.array([True, False, False])))
+    with pytest.raises(InputError, match="knows none of the 1 clicked items"):
+        fitted.recommend_for(["unheard of"])
+
+
+def test_a_new_user_of_ubo_is_shown_what_the_mean_user_is(checkerboard):
+    model = quick("ubo", epochs=5).fit(checkerboard[0], progress=Silent())
+    folded = model.fold_in(NEWCOMERS)
+    mean = model.parameters["exposure_user_factors"].mean(axis=0)
+    np.testing.assert_allclose(folded.parameters["exposure_user_factors"][-1], mean, rtol=1e-6)
+
+
+def test_a_given_table_of_exposures_goes_on_with_its_mean(checkerboard):
+    clicks = checkerboard[0]
+    table = np.random.default_rng(0).uniform(0.2, 1, (clicks.n_users, clicks.n_items))
+    method = quick("umf", epochs=5)
+    model = method.fit(clicks, side=Side(exposure=table), progress=Silent()).fold_in(NEWCOMERS)
+    expected = table.mean(axis=0)[[2, 5]]
+    np.testing.assert_allclose(
+        model.exposure(["odd", "odd"], ["item 2", "item 5"]), expected, rtol=1e-5
+    )
+
+
+def test_popularity_is_that_of_all_users_when_one_is_served_alone(fitted):
+    ranks = Rules(popularity_penalty=50.0)
+    alone = fitted.recommend_for(["item 3"], 5, rules=ranks)["item"].to_list()
+    among = fitted.fold_in(pairs([0], [0], ["odd"], ["item 3"])).recommend(["odd"], 5, rules=ranks)
+    counts = fitted.clicks.item_counts[fitted.item_ids.index(alone)]
+    assert list(counts) == sorted(counts)  # so strong a penalty leaves nothing but it
+    assert among["item"].to_list()[0] == alone[0] or counts[0] == counts[1]

@@ -1,0 +1,259 @@
+"""Recommendations under rules, against a full sort of all scores."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, logit
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import world
+from unexposed.errors import InputError
+from unexposed.methods import METHODS, make
+from unexposed.model import recommend as serving
+from unexposed.model.filters import Rules
+from unexposed.model.model import Model
+from unexposed.progress import Silent
+from unexposed.ranking.blocks import tie_break
+
+N_USERS, N_ITEMS = 40, 30
+
+
+@pytest.fixture(scope="module")
+def clicks() -> Clicks:
+    found = world(N_USERS, N_ITEMS, seed=1).clicks(0)
+    return Clicks(
+        found.users,
+        found.items,
+        found.counts,
+        user_ids=Ids.of(f"user {u}" for u in range(N_USERS)),
+        item_ids=Ids.of(f"item {i}" for i in range(N_ITEMS)),
+    )
+
+
+@pytest.fixture(scope="module")
+def model(clicks) -> Model:
+    return make("ubo", dim=4, epochs=60, patience=0, learning_rate=0.05).fit(
+        clicks, progress=Silent()
+    )
+
+
+ALL = np.arange(N_USERS, dtype=np.int32)
+
+
+def brute(model, value, k):
+    """(user, item, rank) of the k greatest finite values of each row, by a full sort."""
+    rows = []
+    for user, row in enumerate(value):
+        order = np.lexsort((tie_break(np.full(len(row), user), np.arange(len(row))), -row))
+        best = [i for i in order if np.isfinite(row[i])][:k]
+        rows += [(f"user {user}", f"item {i}", rank + 1) for rank, i in enumerate(best)]
+    return rows
+
+
+def unclicked(model):
+    value = model.method.scores(model.parameters, ALL).astype(np.float64)
+    value[model.clicks.users, model.clicks.items] = -np.inf
+    return value
+
+
+def chosen(table):
+    return list(zip(table["user"], table["item"], table["rank"], strict=True))
+
+
+def recommended(model, k=5, **rules):
+    return model.recommend(model.user_ids.values.tolist(), k, rules=Rules(**rules))
+
+
+def test_every_rule_leaves_out_what_it_says_and_nothing_else(model):
+    value = unclicked(model)
+    shown = model.method.exposure(model.parameters, ALL)
+    items = np.arange(N_ITEMS)
+    everything = model.method.scores(model.parameters, ALL)
+    at_least = float(shown[0, value[0].argmax()])  # of a pair that is recommended, and stays
+    cases = [
+        ({}, value),
+        ({"hide_clicked": False}, everything),
+        ({"allow": ["item 3", "item 9", "new"]}, np.where(np.isin(items, [3, 9]), value, -np.inf)),
+        ({"deny": ["item 3", "new"]}, np.where(items == 3, -np.inf, value)),
+        ({"minimum_exposure": at_least}, np.where(shown >= at_least, value, -np.inf)),
+    ]
+    for rules, expected in cases:
+        assert chosen(recommended(model, **rules)) == brute(model, expected, 5), rules
+
+
+def test_the_penalty_takes_its_share_of_the_log_of_clicks_and_leaves_relevance_alone(model):
+    value = unclicked(model) - 0.7 * np.log1p(model.clicks.item_counts)
+    table = recommended(model, popularity_penalty=0.7)
+    assert chosen(table) == brute(model, value, 5)
+    users, items = table["user"].to_list(), table["item"].to_list()
+    score = model.score(users, items)
+    np.testing.assert_allclose(table["relevance"], expit(score), rtol=1e-5)
+    n = model.clicks.item_counts[model.item_ids.index(items)]
+    np.testing.assert_allclose(table["score"], score - 0.7 * np.log1p(n), rtol=1e-4, atol=1e-6)
+    assert chosen(table) != chosen(recommended(model))
+
+
+def test_candidates_bound_each_user_to_its_own(model):
+    pairs = Clicks.from_pairs(
+        np.array([0, 0, 0, 1, 2]),
+        np.array([0, 1, 2, 1, 3]),
+        user_ids=Ids.of(["user 4", "user 2", "ghost"]),
+        item_ids=Ids.of(["item 6", "item 1", "new", "item 2"]),
+    )
+    table = recommended(model, candidates=pairs, hide_clicked=False)
+    assert set(zip(table["user"], table["item"], strict=True)) == {
+        ("user 4", "item 6"),
+        ("user 4", "item 1"),
+        ("user 2", "item 1"),
+    }
+    rules = Rules(candidates=pairs, unknown="popular")
+    assert model.recommend(["ghost"], 3, rules=rules)["item"].to_list() == ["item 2"]
+
+
+@pytest.mark.parametrize("rules", [{}, {"deny": ["item 3"], "minimum_exposure": 0.3}])
+def test_blocks_of_any_size_give_the_same_table(model, monkeypatch, rules):
+    users = ["user 7", "ghost", *model.user_ids.values.tolist(), "user 7"]
+    rules = Rules(**rules, unknown="popular")
+    whole = model.recommend(users, 4, rules=rules)
+    monkeypatch.setattr(serving, "BLOCK_ENTRIES", 3 * N_ITEMS)
+    parts = model.recommend(users, 4, rules=rules)
+    assert parts.drop("score", "relevance", "exposure").equals(
+        whole.drop("score", "relevance", "exposure")
+    )
+    np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
+
+
+def test_a_model_is_not_changed_by_being_asked(model):
+    before = {name: array.copy() for name, array in model.parameters.items()}
+    recommended(model, deny=["item 1"], popularity_penalty=1.0)
+    for name, array in model.parameters.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_exposure_is_worked_out_for_the_chosen_items_only(model, monkeypatch):
+    whole = type(model.method).exposure
+
+    def no_rows(self, parameters, users):
+        assert len(users) == 0, "a block of users × items for what k items tell"
+        return whole(self, parameters, users)
+
+    monkeypatch.setattr(type(model.method), "exposure", no_rows)
+    table = recommended(model)
+    monkeypatch.undo()
+    expected = model.exposure(table["user"].to_list(), table["item"].to_list())
+    np.testing.assert_allclose(table["exposure"], expected, rtol=1e-6)
+
+
+def test_columns_are_those_that_the_method_has(clicks):
+    def columns(name):
+        quick = {} if name == "popularity" else {"epochs": 1, "dim": 3}
+        fitted = make(name, **quick).fit(clicks, progress=Silent())
+        return fitted.recommend(["user 1"], 2).columns
+
+    shared = ["user", "item", "rank", "score"]
+    assert columns("popularity") == shared
+    assert columns("bpr") == shared
+    assert columns("mf") == [*shared, "relevance"]
+    assert columns("expomf") == [*shared, "exposure"]
+    assert columns("umf") == columns("cjmf") == [*shared, "relevance", "exposure"]
+
+
+def test_a_stranger_gets_the_items_of_the_greatest_mean_relevance(model):
+    table = model.recommend(["ghost", "user 2"], 4, rules=Rules(unknown="popular"))
+    assert table["known"].to_list() == [False] * 4 + [True] * 4
+    mean = expit(model.method.scores(model.parameters, ALL)).mean(axis=0)
+    best = np.argsort(-mean)[:4]
+    list_ = table.filter(pl.col("user") == "ghost")
+    assert list_["item"].to_list() == [f"item {i}" for i in best]
+    np.testing.assert_allclose(list_["relevance"], mean[best], rtol=1e-5)
+    np.testing.assert_allclose(list_["score"], logit(mean[best]), rtol=1e-4, atol=1e-5)
+    shown = model.method.exposure(model.parameters, ALL).mean(axis=0)
+    np.testing.assert_allclose(list_["exposure"], shown[best], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_strangers_can_be_served_by_every_method(name, clicks):
+    settings = {} if name in ("popularity", "random") else {"epochs": 1, "dim": 3}
+    fitted = make(name, **settings).fit(clicks, progress=Silent())
+    table = fitted.recommend(["ghost", "user 0"], 3, rules=Rules(unknown="popular"))
+    assert table["user"].to_list() == ["ghost"] * 3 + ["user 0"] * 3
+    assert table["score"].is_finite().all()
+
+
+def test_strangers_are_refused_or_skipped_as_asked(model):
+    with pytest.raises(InputError, match="never trained on user 'ghost'"):
+        model.recommend(["ghost", "user 1"])
+    table = model.recommend(["ghost", "user 1"], 2, rules=Rules(unknown="skip"))
+    assert table["user"].to_list() == ["user 1"] * 2
+    assert "known" not in table.columns
+    nobody = model.recommend(["ghost"], 2, rules=Rules(unknown="skip"))
+    assert nobody.is_empty()
+    assert nobody.columns == table.columns
+
+
+def test_users_may_be_an_array_and_may_repeat(model):
+    users = np.array(["user 1", "user 1"], dtype=object)
+    assert model.recommend(users, 1)["rank"].to_list() == [1, 1]
+
+
+def test_ids_of_several_kinds_come_out_as_they_went_in(clicks):
+    raw = [7, "seven", ("a", 1), *range(100, 100 + N_ITEMS - 3)]
+    mixed = Clicks(clicks.users, clicks.items, clicks.counts, clicks.user_ids, Ids.of(raw))
+    fitted = make("popularity").fit(mixed, progress=Silent())
+    table = fitted.recommend(["user 0", "user 1"], N_ITEMS, rules=Rules(hide_clicked=False))
+    assert set(table["item"].to_list()) == set(raw)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ({"minimum_exposure": 1.5}, r"minimum_exposure must lie in \[0, 1\], got 1.5"),
+        ({"minimum_exposure": float("nan")}, "minimum_exposure"),
+        ({"popularity_penalty": -1}, "popularity_penalty must be a finite number of at least 0"),
+        ({"popularity_penalty": float("inf")}, "popularity_penalty"),
+        ({"unknown": "guess"}, "refuse, skip, popular, got 'guess'"),
+        ({"deny": "item 1"}, "deny must be a list"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(rules, said):
+    with pytest.raises(InputError, match=said):
+        Rules(**rules)
+
+
+def test_rules_that_the_model_cannot_keep_are_refused(model, clicks):
+    with pytest.raises(InputError, match="knows none of the 2 items to allow"):
+        recommended(model, allow=["x", "y"])
+    mf = make("mf", epochs=1).fit(clicks, progress=Silent())
+    with pytest.raises(InputError, match="mf has no exposure model"):
+        recommended(mf, minimum_exposure=0.1)
+
+
+def test_what_is_written_is_what_is_recommended(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(serving, "BLOCK_ENTRIES", 7 * N_ITEMS)
+    assert model.write_recommendations(tmp_path / "all.parquet", k=3) == 3 * N_USERS
+    assert pl.read_parquet(tmp_path / "all.parquet").equals(recommended(model, k=3))
+    model.write_recommendations(tmp_path / "some.csv", ["user 5"], 2)
+    assert pl.read_csv(tmp_path / "some.csv")["item"].to_list() == (
+        model.recommend(["user 5"], 2)["item"].to_list()
+    )
+
+
+def test_similar_users_are_those_at_the_smallest_angle(model):
+    vectors = model.parameters["user_factors"]
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = unit @ unit[3]
+    order = [u for u in np.argsort(-cosine) if u != 3][:4]
+    table = model.similar_users("user 3", 4)
+    assert table["user"].to_list() == [f"user {u}" for u in order]
+    np.testing.assert_allclose(table["similarity"], cosine[order], rtol=1e-5)
+    with pytest.raises(InputError, match="between 1 and 39 other users"):
+        model.similar_users("user 3", 40)
+    with pytest.raises(InputError, match="never trained on user 'ghost'"):
+        model.similar_users("ghost")
+
+
+def test_similar_users_of_the_checkerboard_have_its_colour(checkerboard):
+    quick = make("mf", dim=8, epochs=80, patience=0, learning_rate=0.02, batch_size=128)
+    near = quick.fit(checkerboard[0], progress=Silent()).similar_users("user 4", 5)["user"]
+    assert all(int(user.split()[1]) % 2 == 0 for user in near)

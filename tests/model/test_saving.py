@@ -1,0 +1,595 @@
+"""A model is a folder that can be trusted: whole or not at all, and nothing in it is believed."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctrl_c import interrupted
+from forging import forge
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids, Texts
+from unexposed.errors import InputError
+from unexposed.files import archive, folders, tensors
+from unexposed.methods import load, make
+from unexposed.model.filters import Rules
+from unexposed.model.model import Model
+from unexposed.progress import Silent
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def model_of(users: Ids, items: Ids, name: str = "popularity") -> Model:
+    n = min(len(users), len(items))
+    clicks = Clicks.from_pairs(np.arange(n), np.arange(n), user_ids=users, item_ids=items)
+    return make(name).fit(clicks, progress=Silent())
+
+
+def numbered(letter: str, n: int = 50_000) -> Model:
+    """A model whose every part tells which one it is of."""
+    return model_of(Ids.of([f"{letter}{i}" for i in range(n)]), Ids.of([ord(letter), 7]))
+
+
+def letter_of(model: Model) -> str:
+    """Which model it is, if it is that one in every part."""
+    letters = {raw[0] for raw in model.user_ids.values.tolist()}
+    (letter,) = letters | {chr(model.item_ids.values[0])}
+    return letter
+
+
+@pytest.fixture
+def model() -> Model:
+    return model_of(Ids.of(["a", "b", "c"]), Ids.of([5, 7, 9]))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [3, -1, 2**60],
+        ["plain", 'comma, "quote"', "new\nline", "<b>ünïcode</b> \U0001f600", ""],
+        ["x" * 1_000_000, "lone surrogate \udc80"],
+        [1.5, "text", ("pair", 2), None, True],
+    ],
+)
+def test_raw_ids_survive_saving(raw, tmp_path):
+    model_of(Ids.of(raw), Ids.of(raw)).save(tmp_path / "model")
+    again = load(tmp_path / "model", verify=True)
+    assert again.user_ids.values.tolist() == raw
+    assert [type(r) for r in again.item_ids.values.tolist()] == [type(r) for r in raw]
+    again.save(tmp_path / "again")
+    for file in ("model.json", "arrays.safetensors"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
+
+
+def test_ids_that_json_cannot_hold_are_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(InputError, match="ids of type frozenset cannot be saved"):
+        model_of(Ids.of([frozenset({1}), "b"]), Ids.of([1, 2])).save(tmp_path / "model")
+    assert names(tmp_path) == []
+
+
+def test_the_folder_holds_no_pickle_and_says_what_it_is(model, tmp_path):
+    model.save(tmp_path / "model")
+    assert names(tmp_path / "model") == ["arrays.safetensors", "model.json"]
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert about["method"] == "popularity"
+    assert about["version"] == 3
+
+
+def test_loading_reads_neither_ids_nor_clicks_nor_parameters(tmp_path, monkeypatch):
+    numbered("a").save(tmp_path / "model")
+    monkeypatch.setattr(Texts, "__getitem__", lambda *_: pytest.fail("ids were decoded"))
+    monkeypatch.setattr(Clicks, "__post_init__", lambda *_: pytest.fail("clicks were read"))
+    again = load(tmp_path / "model")
+    arrays = [*again.parameters.values(), again.clicks.items, again.clicks.user_start]
+    for array in [*arrays, again.user_ids.values.run, again.item_ids.values]:
+        assert not array.flags.owndata
+        assert not array.flags.writeable
+    assert again.user_ids.index(["a17", "b17"]).tolist() == [17, -1]
+
+
+# Whole or not at all
+
+
+def test_saving_over_a_model_replaces_it_and_leaves_nothing_else(model, tmp_path):
+    place = tmp_path / "model"
+    model.save(place)
+    model_of(Ids.of(["z", "y"]), Ids.of([1, 2])).save(place)
+    assert load(place).user_ids.values.tolist() == ["z", "y"]
+    assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="has no such swap")
+def test_a_model_is_replaced_in_one_step_so_there_is_no_moment_without_one(tmp_path, monkeypatch):
+    numbered("a", 3).save(tmp_path / "model")
+    monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("the old one was moved away first"))
+    numbered("b", 3).save(tmp_path / "model")
+    assert letter_of(load(tmp_path / "model")) == "b"
+
+
+def test_saving_without_the_swap_of_the_system_replaces_the_model_too(tmp_path, monkeypatch):
+    def unable(*_: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(folders, "_exchange", unable)
+    for letter in "ab":
+        numbered(letter, 3).save(tmp_path / "model")
+        assert letter_of(load(tmp_path / "model", verify=True)) == letter
+    assert names(tmp_path) == ["model"]
+
+
+def test_saving_through_a_link_writes_where_it_leads(model, tmp_path):
+    model.save(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    numbered("b", 3).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert letter_of(load(tmp_path / "real")) == "b"
+
+
+def test_a_folder_that_is_no_model_is_never_overwritten(model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="it holds 'thesis.tex'; choose another place"):
+        model.save(tmp_path)
+    with pytest.raises(InputError, match="is a file and no model folder"):
+        model.save(tmp_path / "thesis.tex")
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "model.json").write_text('{"layers": 3}')
+    with pytest.raises(InputError, match="not from unexposed; choose another place"):
+        model.save(foreign)
+    assert names(foreign) == ["model.json"]
+
+
+def test_what_a_person_laid_beside_a_model_is_not_lost(model, tmp_path):
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="it holds 'notes.txt'"):
+        model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Do it in a process of its own; how that ended, as os.waitpid gives it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def killed_at(monkeypatch, moment: str) -> None:
+    """Have this process killed by SIGKILL at a moment of the saving."""
+    target, name = {
+        "in the arrays": (tensors, "_chunks"),
+        "before model.json": (archive, "checksum"),
+        "before the swap": (folders, "_exchange"),
+        "after the swap": (folders, "_sync"),
+        "in the removal of the old": (shutil, "rmtree"),
+    }[moment]
+    monkeypatch.setattr(target, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        ("in the arrays", "a"),
+        ("before model.json", "a"),
+        ("before the swap", "a"),
+        ("after the swap", "b"),
+        ("in the removal of the old", "b"),
+    ],
+)
+def test_a_kill_during_saving_leaves_the_old_model_or_the_new(
+    moment, expected, tmp_path, monkeypatch
+):
+    place = tmp_path / "model"
+    numbered("a").save(place)
+    new = numbered("b")
+
+    def work() -> None:
+        killed_at(monkeypatch, moment)
+        new.save(place)
+
+    assert in_child(work) == signal.SIGKILL
+    assert letter_of(load(place, verify=True)) == expected
+    numbered("c").save(place)  # which also removes what the killed process left
+    assert letter_of(load(place, verify=True)) == "c"
+    assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # left open
+def test_ctrl_c_after_any_call_leaves_the_old_folder_or_the_new_and_nothing_else(tmp_path):
+    place = tmp_path / "here"
+
+    def fill(text: str) -> Callable[[Path], None]:
+        return lambda folder: folder.joinpath("text").write_bytes(text.encode()) and None
+
+    for number in range(1_000):
+        folders.write_folder(place, fill("old"))
+        was_whole = interrupted(
+            lambda: folders.write_folder(place, fill("new")),
+            after=number,
+            files=("folders.py", "pathlib.py"),
+        )
+        assert os.listdir(tmp_path) == ["here"], number
+        assert (place / "text").read_text() in (("new",) if was_whole else ("old", "new"))
+        if was_whole:
+            break
+    assert was_whole
+    assert number > 20
+
+
+def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):
+    def slowly(place: Path) -> None:
+        (place / "part").write_text("x")
+        assert in_child(lambda: model.save(tmp_path / "other")) == 0
+        assert (place / "part").exists()
+
+    folders.write_folder(tmp_path / "mine", slowly)
+    assert names(tmp_path) == ["mine", "other"]
+
+
+def test_a_full_disk_leaves_the_old_model_intact(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        numbered("a", 10_000).save(disk / "model")
+        with pytest.raises(InputError, match="cannot write a model to .*No space left.*make room"):
+            numbered("b", 500_000).save(disk / "model")
+        assert letter_of(load(disk / "model", verify=True)) == "a"
+        assert names(disk) == ["model"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_file_longer_than_allowed_leaves_the_old_model_intact(tmp_path):
+    place = tmp_path / "model"
+    numbered("a", 10_000).save(place)
+    new = numbered("b", 100_000)
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+        with pytest.raises(InputError, match="File too large"):
+            new.save(place)
+
+    assert in_child(work) == 0
+    assert letter_of(load(place, verify=True)) == "a"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_place_that_may_not_be_written_to_is_refused(model):
+    open_to_all = Path(tempfile.mkdtemp())
+    try:
+        open_to_all.chmod(0o555)
+
+        def work() -> None:
+            if os.geteuid() == 0:  # who may write anywhere
+                os.setuid(65534)
+            for place in (open_to_all / "model", open_to_all / "deep" / "model"):
+                with pytest.raises(InputError, match=f"{open_to_all} may not be written to"):
+                    model.save(place)
+
+        assert in_child(work) == 0
+        assert names(open_to_all) == []
+    finally:
+        shutil.rmtree(open_to_all)
+
+
+def test_of_two_that_save_at_once_one_wins_and_readers_never_see_a_mixture(tmp_path):
+    place = tmp_path / "model"
+    models = {letter: numbered(letter, 2_000) for letter in "ab"}
+    models["a"].save(place)
+
+    def save_often(letter: str) -> None:
+        for _ in range(60):
+            models[letter].save(place)
+
+    children = []
+    for letter in "ab":
+        children.append(os.fork())
+        if children[-1] == 0:
+            try:
+                save_often(letter)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+    seen, running = set(), set(children)
+    while running:
+        seen.add(letter_of(load(place, verify=True)))
+        for child in list(running):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                assert status == 0
+                running.remove(child)
+    assert seen <= {"a", "b"}
+    assert names(tmp_path) == ["model"]
+
+
+# Nothing in it is believed
+
+
+TRAINED = {
+    "seed": 0,
+    "epochs_run": 2,
+    "best_epoch": 1,
+    "best_value": None,
+    "ended": "all epochs done",
+    "losses": [0.7, 0.6],
+    "held_out": [],
+    "seconds": 0.1,
+}
+
+
+def damaged(place: Path, how: str) -> None:
+    about, arrays = place / "model.json", place / "arrays.safetensors"
+    match how:
+        case "no json":
+            about.unlink()
+        case "broken json":
+            about.write_text("{")
+        case "endless json":
+            about.write_text("[" * 200_000)
+        case "json that is a list":
+            about.write_text("[1]")
+        case "huge json":
+            with about.open("r+b") as file:
+                file.truncate(1 << 40)  # sparse
+        case "foreign json":
+            about.write_text('{"format": "other", "version": 1}')
+        case "newer":
+            about.write_text(about.read_text().replace('"version": 3', '"version": 99'))
+        case "older":
+            about.write_text(about.read_text().replace('"version": 3', '"version": 2'))
+        case "edited":
+            about.write_text(about.read_text().replace('"seed": 0', '"seed": 1'))
+        case "unknown method":
+            forge(place, method="magic")
+        case "method that is a path":
+            forge(place, method="../../bin/sh")
+        case "unknown setting":
+            forge(place, settings={"__class__": "x"})
+        case "setting of another type":
+            forge(place, method="mf", settings={"dim": "os.system('id')"})
+        case "facts that are none":
+            forge(place, facts=3)
+        case "an endless version":
+            about.write_text(about.read_text().replace('"version": 3', '"version": Infinity'))
+        case "a training without end":
+            forge(place, facts=TRAINED | {"best_epoch": 10**12, "epochs_run": 10**12})
+        case "a best epoch that never was":
+            forge(place, facts=TRAINED | {"best_epoch": 3})
+        case "half the facts":
+            forge(place, facts={"best_epoch": 1})
+        case "a loss that is no number":
+            forge(place, facts=TRAINED | {"losses": ["x", None]})
+        case "no arrays":
+            arrays.unlink()
+        case "empty arrays":
+            arrays.write_bytes(b"")
+        case "short arrays":
+            arrays.write_bytes(arrays.read_bytes()[:-9])
+        case "long arrays":
+            arrays.write_bytes(arrays.read_bytes() + b"x")
+        case "huge header":
+            arrays.write_bytes(b"\xff" * 7 + b"\x00" + arrays.read_bytes()[8:])
+        case "arrays of another model":
+            with arrays.open("wb") as file:
+                tensors.write(file, {"clicks.users": np.zeros(3, np.int32)}, {})
+        case "arrays that are a link":
+            arrays.rename(place.parent / "elsewhere")
+            arrays.symlink_to(place.parent / "elsewhere")
+        case "json that is a link":
+            about.rename(place.parent / "elsewhere")
+            about.symlink_to(place.parent / "elsewhere")
+        case "arrays that are a pipe":
+            arrays.unlink()
+            os.mkfifo(arrays)
+        case "json that is a folder":
+            about.unlink()
+            about.mkdir()
+
+
+COMPLAINTS = {
+    "no json": "holds no model.json",
+    "broken json": "model.json is damaged",
+    "endless json": "model.json is damaged",
+    "json that is a list": "model.json is damaged",
+    "huge json": "model.json is damaged .*too long",
+    "foreign json": "model.json is not from unexposed",
+    "newer": "newer unexposed .*upgrade: pip install .* in the checkout",
+    "older": "older unexposed .*train it again",
+    "edited": "model.json is damaged .*checksum",
+    "unknown method": "model.json is damaged .*no method 'magic'",
+    "method that is a path": "model.json is damaged",
+    "unknown setting": "model.json is damaged .*no setting '__class__'",
+    "setting of another type": "model.json is damaged .*dim must be a whole number",
+    "facts that are none": "model.json is damaged",
+    "an endless version": "model.json is damaged .*version cannot be inf",
+    "a training without end": "model.json is damaged .*cannot be 1000000000000",
+    "a best epoch that never was": "model.json is damaged .*best_epoch cannot be 3, after 2",
+    "half the facts": "model.json is damaged .*there is no",
+    "a loss that is no number": "model.json is damaged .*losses cannot be",
+    "no arrays": "holds no arrays.safetensors",
+    "empty arrays": "arrays.safetensors is damaged",
+    "short arrays": "arrays.safetensors is damaged .*should have",
+    "long arrays": "arrays.safetensors is damaged .*should have",
+    "huge header": "arrays.safetensors is damaged .*does not fit",
+    "arrays of another model": "arrays.safetensors is damaged .*not the one",
+    "arrays that are a link": "cannot open .*arrays.safetensors",
+    "json that is a link": "cannot open .*model.json",
+    "arrays that are a pipe": "arrays.safetensors is no plain file",
+    "json that is a folder": "model.json is no plain file",
+}
+
+
+@pytest.mark.parametrize("how", COMPLAINTS)
+def test_a_damaged_foreign_or_newer_folder_is_refused_in_one_sentence(model, tmp_path, how):
+    model.save(tmp_path / "model")
+    damaged(tmp_path / "model", how)
+    with pytest.raises(InputError, match=COMPLAINTS[how]) as refused:
+        load(tmp_path / "model")
+    assert "\n" not in str(refused.value)
+    assert str(tmp_path / "model") in str(refused.value)
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for place in ("file", "nothing"):
+        with pytest.raises(InputError, match=f"{place} is no model folder"):
+            load(tmp_path / place)
+
+
+INT32 = np.int32
+FORGED = {
+    "no clicks": {"clicks.items": None},
+    "clicks of another type": {"clicks.items": np.zeros(3, np.float32)},
+    "fewer clicks": {"clicks.items": np.zeros(2, INT32)},
+    "a table of clicks": {"clicks.items": np.zeros((3, 1), INT32)},
+    "clicks of fewer users": {"clicks.user_start": np.array([0, 1, 3])},
+    "clicks that end early": {"clicks.user_start": np.array([0, 1, 2, 2])},
+    "fewer items": {"parameters.item_factors": np.zeros((2, 50), np.float32)},
+    "fewer users": {"parameters.user_factors": np.zeros((2, 50), np.float32)},
+    "vectors of two lengths": {"parameters.item_factors": np.zeros((3, 7), np.float32)},
+    "no parameters": {"parameters.item_factors": None},
+    "no ids": {"ids.items.integers": None},
+    "ids of no type": {"ids.items.integers": np.zeros(3, np.float64)},
+    "ids of two types": {"ids.items.run": np.zeros(3, np.uint8)},
+    "fewer ids": {"ids.items.integers": np.arange(2)},
+    "order of others": {"ids.items.order": np.arange(9, dtype=INT32)},
+    "vectors of another length": {
+        "parameters.user_factors": np.zeros((3, 7), np.float32),
+        "parameters.item_factors": np.zeros((3, 7), np.float32),
+    },
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_parts_that_do_not_fit_each_other_are_refused_without_reading_them(how, tmp_path):
+    place = tmp_path / "model"
+    numbers = Ids.of(["a", "b", "c"]), Ids.of([5, 7, 9])
+    clicks = Clicks.from_pairs([0, 1, 2], [0, 1, 2], user_ids=numbers[0], item_ids=numbers[1])
+    make("mf", epochs=1, engine="reference").fit(clicks, progress=Silent()).save(place)
+    load(place, verify=True)
+    forge(place, FORGED[how])
+    with pytest.raises(InputError, match="arrays.safetensors is damaged"):
+        load(place)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"clicks.items": np.array([0, 1, 99], INT32)}, "item index outside"),
+        ({"clicks.users": np.array([0, 2, 1], INT32)}, "ordered"),
+        ({"clicks.user_start": np.array([0, 3, 1, 3])}, "begin"),
+        ({"ids.items.integers": np.array([5, 9, 7])}, "order"),
+        ({"ids.items.integers": np.array([5, 5, 7])}, "twice"),
+        ({"ids.users.run": np.frombuffer(b"acb", np.uint8)}, "order"),
+        ({"parameters.item_counts": np.array([1, np.nan, 2], np.float32)}, "finite"),
+    ],
+)
+def test_verifying_finds_what_a_forger_with_checksums_put_inside(
+    model, arrays, complaint, tmp_path
+):
+    model.save(tmp_path / "model")
+    forge(tmp_path / "model", arrays)
+    load(tmp_path / "model")
+    # forge() writes new checksums: only what the values say gives it away
+    with pytest.raises(InputError, match=f"arrays.safetensors is damaged .*{complaint}"):
+        load(tmp_path / "model", verify=True)
+
+
+def test_verifying_finds_every_single_changed_byte(tmp_path):
+    numbered("a", 40).save(tmp_path / "model")
+    rng = np.random.default_rng(0)
+    for file in ("arrays.safetensors", "model.json"):
+        path = tmp_path / "model" / file
+        whole = path.read_bytes()
+        for at in rng.integers(len(whole), size=60).tolist():
+            changed = bytearray(whole)
+            changed[at] ^= 1 << int(rng.integers(8))
+            path.write_bytes(changed)
+            if file == "model.json" and chr(whole[at]).isspace() and chr(changed[at]).isspace():
+                continue
+            with pytest.raises(InputError, match=file):
+                load(tmp_path / "model", verify=True)
+        path.write_bytes(whole)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of damaged numbers
+@pytest.mark.parametrize("way", ["save", "fold_in", "update"])
+def test_a_damaged_array_gets_no_new_checksum(way, small_world, tmp_path):
+    clicks = small_world.clicks(0)
+    make("wmf", epochs=1, dim=3).fit(clicks, progress=Silent()).save(tmp_path / "model")
+    path = tmp_path / "model" / "arrays.safetensors"
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for at in rng.integers(header, len(whole), size=12).tolist():
+        changed = bytearray(whole)
+        changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        model = load(tmp_path / "model")
+        with pytest.raises(InputError):
+            (model if way == "save" else getattr(model, way)(clicks)).save(tmp_path / "other")
+        assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"clicks.user_start": np.array([0, 3, 0, 3])},  # each user's are said to be all of them
+        {"clicks.user_start": np.array([0, -(2**60), 2**60, 3])},
+        {"clicks.items": np.array([0, -1, 2], INT32)},
+        {"clicks.items": np.array([0, 2**30, 2], INT32)},
+        {"ids.items.order": np.array([0, 9, -9], INT32)},
+    ],
+)
+def test_false_places_are_refused_before_anything_is_looked_for_there(model, arrays, tmp_path):
+    model.save(tmp_path / "model")
+    forge(tmp_path / "model", arrays)
+    with pytest.raises(InputError, match="damaged|must begin|outside"):
+        load(tmp_path / "model").recommend(["c", "b"], 1, rules=Rules(deny=[7]))
+
+
+def test_clicks_that_point_outside_never_reach_a_compiled_loop(tmp_path):
+    from unexposed.data.clicks import Judgements
+    from unexposed.evaluation.protocols import PROTOCOLS, evaluate
+
+    place = tmp_path / "model"
+    numbered("a", 4).save(place)
+    forge(place, {"clicks.items": np.array([0, 2**30], INT32)})
+    model = load(place)
+    judged = Judgements.from_pairs(
+        np.array([2]),
+        np.array([1]),
+        np.array([True]),
+        user_ids=model.user_ids,
+        item_ids=model.item_ids,
+    )
+    catalogue = next(p for p in PROTOCOLS.values() if p.candidates == "catalogue")
+    with pytest.raises(InputError, match="item index outside"):
+        evaluate(model, judged, catalogue)
+    with pytest.raises(InputError, match="item index outside"):
+        make("mf").fit(model.clicks)

@@ -1,0 +1,168 @@
+"""Training that goes on with newer clicks."""
+
+import numpy as np
+import pytest
+
+from small import make_with
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.simulate import world
+from unexposed.errors import InputError
+from unexposed.methods import METHODS, load, make
+from unexposed.methods.mf import MF
+from unexposed.progress import Silent
+from unexposed.training.given import Side
+
+TRAINED = sorted(set(METHODS) - {"cjmf", "random", "popularity"})
+N_OLD, N_ITEMS = 60, 40
+
+
+def quick(name, **settings):
+    return make_with(name, {"dim": 6, "epochs": 20, "patience": 0, "batch_size": 64} | settings)
+
+
+@pytest.fixture(scope="module")
+def log() -> Clicks:
+    return world(80, 50, seed=2).clicks(0)
+
+
+@pytest.fixture(scope="module")
+def older(log) -> Clicks:
+    """Clicks of the first users on the first items, ids as text."""
+    here = (log.users < N_OLD) & (log.items < N_ITEMS)
+    return Clicks.from_pairs(
+        log.users[here],
+        log.items[here],
+        user_ids=Ids.of(f"u{n}" for n in range(N_OLD)),
+        item_ids=Ids.of(f"i{n}" for n in range(N_ITEMS)),
+    )
+
+
+@pytest.fixture(scope="module")
+def newer(log) -> Clicks:
+    """All other clicks, users and items in an order of their own."""
+    here = (log.users >= N_OLD) | (log.items >= N_ITEMS)
+    return Clicks.from_pairs(
+        79 - log.users[here],
+        49 - log.items[here],
+        user_ids=Ids.of(f"u{79 - n}" for n in range(80)),
+        item_ids=Ids.of(f"i{49 - n}" for n in range(50)),
+    )
+
+
+def named(clicks):
+    users, items = clicks.user_ids.values[clicks.users], clicks.item_ids.values[clicks.items]
+    return set(zip(users, items, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"cjmf"}))
+def test_new_users_and_items_join_and_the_old_keep_their_places(name, older, newer, tmp_path):
+    model = quick(name).fit(older, progress=Silent())
+    updated = model.update(newer, epochs=2, progress=Silent())
+    assert updated.user_ids.values[:N_OLD].tolist() == older.user_ids.values.tolist()
+    assert len(updated.user_ids) == 80
+    assert len(updated.item_ids) == 50
+    assert named(updated.clicks) == named(older) | named(newer)
+    assert updated.method == model.method
+    assert np.isfinite(updated.score(["u79", "u0"], ["i49", "i0"])).all()
+    updated.save(tmp_path / "model")
+    assert load(tmp_path / "model").recommend(["u70"], 3).equals(updated.recommend(["u70"], 3))
+
+
+@pytest.mark.parametrize("name", ["mf", "bpr", "umf", "relmf", "ubo"])
+def test_training_starts_from_the_model_and_new_users_from_fold_in(name, older, newer):
+    model = quick(name, learning_rate=0.01).fit(older, progress=Silent())
+    still = type(model)(
+        quick(name, learning_rate=1e-12, exposure_learning_rate=0.0),
+        model.parameters,
+        model.clicks,
+        model.facts,
+    )
+    updated = still.update(newer, epochs=1, progress=Silent())
+    for table in set(updated.parameters) - {"popularity", "exposure"}:
+        rows = len(model.parameters[table])
+        np.testing.assert_allclose(
+            updated.parameters[table][:rows], model.parameters[table], atol=1e-6, err_msg=table
+        )
+    folded = still.fold_in(newer)
+    same = [f"u{n}" for n in range(60, 80) if folded.user_ids.index([f"u{n}"])[0] >= 0]
+    assert len(same) > 10
+    np.testing.assert_allclose(
+        updated.parameters["user_factors"][updated.user_ids.index(same)],
+        folded.parameters["user_factors"][folded.user_ids.index(same)],
+        atol=1e-6,
+    )
+
+
+def test_the_epoch_is_chosen_on_newer_clicks_and_the_settings_stay(older, newer, monkeypatch):
+    model = quick("mf").fit(older, progress=Silent())
+    seen = {}
+    train = MF.train
+
+    def spy(self, clicks, held_out, **rest):
+        seen.update(clicks=clicks, held_out=held_out, epochs=self.epochs)
+        return train(self, clicks, held_out, **rest)
+
+    monkeypatch.setattr(MF, "train", spy)
+    updated = model.update(newer, progress=Silent())
+    assert len(seen["held_out"]) == int(0.1 * len(newer))
+    assert named(seen["held_out"]) <= named(newer)
+    assert named(seen["clicks"]) == named(older) | named(newer) - named(seen["held_out"])
+    assert seen["epochs"] == 2  # a tenth of the method's
+    assert updated.method.epochs == 20
+    assert updated.facts["epochs_before"] == model.facts["best_epoch"]
+    again = updated.update(newer, epochs=3, progress=Silent())
+    assert seen["epochs"] == 3
+    before = updated.facts["best_epoch"] + updated.facts["epochs_before"]
+    assert again.facts["epochs_before"] == before
+    assert again.facts["updates"] == 2
+
+
+def test_an_updated_model_knows_the_colours_of_a_grown_checkerboard():
+    n, old = 30, 20
+    users, items = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
+    clicked = (users + items) % 2 == 0
+    clicked &= (users * 7 + items * 3) % 5 > 0  # a fifth is never clicked
+    early = clicked & (users < old) & (items < old)
+
+    def log(which):
+        return Clicks.from_pairs(
+            users[which], items[which], user_ids=Ids.range(n), item_ids=Ids.range(n)
+        )
+
+    first = log(early)
+    first = Clicks.from_pairs(
+        first.users, first.items, user_ids=Ids.range(old), item_ids=Ids.range(old)
+    )
+    model = quick("mf", epochs=80, learning_rate=0.02).fit(first, progress=Silent())
+    updated = model.update(log(clicked & ~early), epochs=3, progress=Silent())
+    table = updated.recommend(list(range(old, n)), 1)
+    assert ((table["user"] + table["item"]) % 2 == 0).mean() > 0.9
+
+
+def test_popularity_counts_old_and_new_clicks(older, newer):
+    updated = make("popularity").fit(older, progress=Silent()).update(newer, progress=Silent())
+    train = updated.clicks.item_counts
+    assert (updated.parameters["item_counts"] <= train).all()
+    assert updated.parameters["item_counts"].sum() > 0.9 * len(updated.clicks)
+
+
+def test_clicks_seen_before_are_counted_again_and_change_nothing_else(older):
+    model = quick("mf").fit(older, progress=Silent())
+    updated = model.update(older, epochs=1, progress=Silent())
+    assert named(updated.clicks) == named(older)
+    assert (updated.clicks.counts == 2 * older.counts).all()
+
+
+def test_a_method_that_cannot_go_on_says_so(older, newer):
+    model = make("cjmf", epochs=1, dim=3, n_models=2).fit(older, progress=Silent())
+    with pytest.raises(InputError, match="cjmf cannot go on with a training"):
+        model.update(newer)
+
+
+def test_what_was_given_at_first_must_be_given_again(older, newer):
+    model = quick("umf").fit(older, side=Side(exposure=np.full(N_ITEMS, 0.5)), progress=Silent())
+    with pytest.raises(InputError, match=r"trained with exposure: give it again"):
+        model.update(newer)
+    updated = model.update(newer, side=Side(exposure=np.full(50, 0.4)), progress=Silent())
+    np.testing.assert_allclose(updated.exposure(["u0"], ["i45"]), 0.4)

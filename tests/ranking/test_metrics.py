@@ -1,0 +1,566 @@
+"""Each reading by hand, by brute force, and against ir_measures; weights against a known world."""
+
+import doctest
+from dataclasses import replace
+from itertools import product
+from math import log2
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ir_measures import AP, RR, P, Qrel, R, ScoredDoc, Success, nDCG
+
+from unexposed.errors import InputError
+from unexposed.ranking import metrics
+from unexposed.ranking.metrics import METRICS, Ranking
+
+# one seed, so that a failure comes again
+checked = settings(max_examples=60)
+
+WEIGHTED = ["ips_dcg", "snips_dcg", "snips_dcg_pooled", "snips_recall"]
+UNWEIGHTED = [name for name in METRICS if name not in WEIGHTED]
+CAN_EXCEED_1 = ["dcg", "dcg_saito", "map_sum", "ips_dcg", "snips_dcg_pooled"]
+PERFECT_IS_1 = ["ndcg", "map_hits", "map_truncated", "recall_truncated", "hit_rate"]
+PERFECT_IS_1 += ["reciprocal_rank", "auc"]
+CAN_FALL_WITH_K = ["ndcg", "map_hits", "map_truncated", "recall_truncated", "precision", "auc"]
+
+
+def ranking_of(*ranks, n_candidates, weights=None):
+    """One list of ranks for each user; items are numbered as they come."""
+    users = np.repeat(np.arange(len(ranks)), [len(r) for r in ranks])
+    flat = [rank for user_ranks in ranks for rank in user_ranks]
+    return Ranking.from_pairs(
+        users, flat, np.arange(len(flat)), n_candidates=n_candidates, weights=weights
+    )
+
+
+def relevance_lists(ranking):
+    """For each user, 0 or 1 for each candidate from the top."""
+    lists = [np.zeros(n, dtype=int) for n in ranking.n_candidates]
+    for user, rank in zip(ranking.users, ranking.ranks, strict=True):
+        lists[user][rank - 1] = 1
+    return lists
+
+
+@st.composite
+def rankings(draw, *, min_relevant=0):
+    ranks, n_candidates, weights = [], [], []
+    for _ in range(draw(st.integers(1, 5))):
+        n = draw(st.integers(1, 12))
+        chosen = draw(st.sets(st.integers(1, n), min_size=min_relevant))
+        ranks.append(sorted(chosen))
+        n_candidates.append(n)
+        weights += draw(st.lists(st.floats(0.1, 50), min_size=len(chosen), max_size=len(chosen)))
+    return ranking_of(*ranks, n_candidates=n_candidates, weights=weights)
+
+
+def random_ranking(seed, *, n_users, max_candidates=30):
+    """Every user has at least one relevant item."""
+    generator = np.random.default_rng(seed)
+    n_candidates = generator.integers(1, max_candidates + 1, size=n_users)
+    ranks = [
+        generator.choice(n, size=generator.integers(1, n + 1), replace=False) + 1
+        for n in n_candidates
+    ]
+    return ranking_of(*ranks, n_candidates=n_candidates)
+
+
+# the field's example: one user, relevant items at ranks 2, 3 and 5
+
+FIELD = ranking_of([2, 3, 5], n_candidates=[6])
+FIELD_AT_3 = {
+    "dcg": 1 / log2(3) + 1 / log2(4),
+    "dcg_saito": 1 + 1 / log2(3),
+    "dcg_saito_per_relevant": (1 + 1 / log2(3)) / 3,
+    "ndcg": (1 / log2(3) + 1 / log2(4)) / (1 / log2(2) + 1 / log2(3) + 1 / log2(4)),
+    "map_hits": (1 / 2 + 2 / 3) / 2,
+    "map_sum": 1 / 2 + 2 / 3,
+    "map_per_relevant": (1 / 2 + 2 / 3) / 3,
+    "map_truncated": (1 / 2 + 2 / 3) / 3,
+    "recall": 2 / 3,
+    "recall_truncated": 2 / 3,
+    "precision": 2 / 3,
+    "hit_rate": 1,
+    "reciprocal_rank": 1 / 2,
+    "auc": (2 + 2 + 1) / 9,  # of the candidates at 1, 4, 6: two, two and one are below
+    "ips_dcg": 1 / log2(3) + 1 / log2(4),
+    "snips_dcg": (1 / log2(3) + 1 / log2(4)) / 3,
+    "snips_dcg_pooled": (1 / log2(3) + 1 / log2(4)) / 3,
+    "snips_recall": 2 / 3,
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_reading_gives_its_own_number_for_the_fields_example(name):
+    assert METRICS[name](FIELD, 3) == pytest.approx([FIELD_AT_3[name]], rel=1e-12)
+
+
+def test_the_four_public_readings_of_dcg_and_map_are_reproduced():
+    """Saito WSDM 2020, Saito ICTIR 2020, BISER, CJMF and UBO, in this order."""
+    dcg = [metrics.dcg_saito, metrics.dcg_saito_per_relevant, metrics.ndcg, metrics.dcg]
+    mean_precision = [
+        metrics.map_sum,
+        metrics.map_per_relevant,
+        metrics.map_per_relevant,
+        metrics.map_hits,
+    ]
+    assert [f"{metric(FIELD, 3)[0]:.2f}" for metric in dcg] == ["1.63", "0.54", "0.53", "1.13"]
+    assert [f"{metric(FIELD, 3)[0]:.2f}" for metric in mean_precision] == [
+        "1.17", "0.39", "0.39", "0.58",
+    ]  # fmt: skip
+
+
+def test_readings_that_agree_there_differ_with_more_than_k_relevant_items():
+    crowded = ranking_of([1, 2, 4], n_candidates=[5])
+    assert metrics.map_truncated(crowded, 2) == pytest.approx([1])
+    assert metrics.map_per_relevant(crowded, 2) == pytest.approx([2 / 3])
+    assert metrics.recall_truncated(crowded, 2) == pytest.approx([1])
+    assert metrics.recall(crowded, 2) == pytest.approx([2 / 3])
+    assert metrics.ndcg(crowded, 2) == pytest.approx([1])
+
+
+def test_dcg_and_map_of_the_paper_agree_at_one():
+    ranking = random_ranking(0, n_users=50)
+    assert (metrics.dcg(ranking, 1) == metrics.map_hits(ranking, 1)).all()
+
+
+def test_a_second_hit_can_lower_map_over_hits_but_no_other_reading():
+    one, two = ranking_of([1], n_candidates=[4]), ranking_of([1, 3], n_candidates=[4])
+    assert metrics.map_hits(two, 3) < metrics.map_hits(one, 3)
+    assert metrics.map_sum(two, 3) > metrics.map_sum(one, 3)
+
+
+def test_the_docstring_runs():
+    assert doctest.testmod(metrics).failed == 0
+    assert doctest.testmod(metrics).attempted > 0
+
+
+# brute force and oracle
+
+
+def by_brute_force(relevance, k):
+    """One user's values from the list of 0 and 1, by the words of the definition."""
+    hits = [place for place, r in enumerate(relevance[:k], start=1) if r]
+    n = sum(relevance)
+    dcg = sum(1 / log2(rank + 1) for rank in hits)
+    saito = sum(1 if rank == 1 else 1 / log2(rank) for rank in hits)
+    precisions = sum(sum(relevance[:rank]) / rank for rank in hits)
+    ideal = sum(1 / log2(rank + 1) for rank in range(1, min(k, n) + 1))
+    ratios = {
+        "dcg": (dcg, 1),
+        "dcg_saito": (saito, 1),
+        "dcg_saito_per_relevant": (saito, n),
+        "ndcg": (dcg, ideal),
+        "map_hits": (precisions, len(hits)),
+        "map_sum": (precisions, 1),
+        "map_per_relevant": (precisions, n),
+        "map_truncated": (precisions, min(k, n)),
+        "recall": (len(hits), n),
+        "recall_truncated": (len(hits), min(k, n)),
+        "precision": (len(hits), k),
+        "hit_rate": (bool(hits), 1),
+        "reciprocal_rank": (1 / hits[0] if hits else 0, 1),
+    }
+    return {name: value / by if by else 0 for name, (value, by) in ratios.items()}
+
+
+@checked
+@given(ranking=rankings(), k=st.integers(1, 14))
+def test_many_users_at_once_equal_one_user_at_a_time(ranking, k):
+    expected = [by_brute_force(r.tolist(), k) for r in relevance_lists(ranking)]
+    assert set(expected[0]) == set(UNWEIGHTED) - {"auc"}
+    for name in expected[0]:
+        by_user = [values[name] for values in expected]
+        assert METRICS[name](ranking, k) == pytest.approx(by_user), name
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_measures_that_ir_measures_defines_agree_with_it(k):
+    ours = {
+        nDCG @ k: metrics.ndcg,
+        AP @ k: metrics.map_per_relevant,
+        P @ k: metrics.precision,
+        R @ k: metrics.recall,
+        RR @ k: metrics.reciprocal_rank,
+        Success @ k: metrics.hit_rate,
+    }
+    ranking = random_ranking(k, n_users=60)
+    lists = relevance_lists(ranking)
+    qrels = [
+        Qrel(str(user), f"{place:02d}", 1)
+        for user, relevance in enumerate(lists)
+        for place in np.flatnonzero(relevance)
+    ]
+    run = [
+        ScoredDoc(str(user), f"{place:02d}", float(-place))
+        for user, relevance in enumerate(lists)
+        for place in range(len(relevance))
+    ]
+    theirs = {measure: np.full(ranking.n_users, np.nan) for measure in ours}
+    for result in ir_measures.iter_calc(list(ours), qrels, run):
+        theirs[result.measure][int(result.query_id)] = result.value
+    for measure, metric in ours.items():
+        assert metric(ranking, k) == pytest.approx(theirs[measure], abs=1e-9), measure
+
+
+def test_whole_rankings_agree_with_ir_measures_without_a_cut_off():
+    ranking = random_ranking(4, n_users=1)
+    (relevance,) = relevance_lists(ranking)
+    qrels = [Qrel("0", f"{place:02d}", 1) for place in np.flatnonzero(relevance)]
+    run = [ScoredDoc("0", f"{place:02d}", float(-place)) for place in range(len(relevance))]
+    theirs = ir_measures.calc_aggregate([nDCG, AP, RR], qrels, run)
+    assert metrics.ndcg(ranking, None) == pytest.approx([theirs[nDCG]])
+    assert metrics.map_per_relevant(ranking, None) == pytest.approx([theirs[AP]])
+    assert metrics.reciprocal_rank(ranking, None) == pytest.approx([theirs[RR]])
+
+
+@checked
+@given(rankings())
+def test_auc_is_the_share_of_pairs_in_the_right_order(ranking):
+    for relevance, value in zip(relevance_lists(ranking), metrics.auc(ranking), strict=True):
+        pairs = [
+            above < below
+            for above in np.flatnonzero(relevance == 1)
+            for below in np.flatnonzero(relevance == 0)
+        ]
+        assert value == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
+
+
+def test_auc_without_two_classes_is_not_a_number():
+    one_class = ranking_of([1, 2], [], [1], n_candidates=[2, 3, 2])
+    assert np.isnan(metrics.auc(one_class)).tolist() == [True, True, False]
+
+
+def test_auc_ignores_k():
+    ranking = random_ranking(1, n_users=20)
+    both = metrics.auc(ranking, 1), metrics.auc(ranking, None)
+    np.testing.assert_array_equal(*both)
+
+
+# properties
+
+
+@checked
+@given(ranking=rankings(), k=st.none() | st.integers(1, 14))
+def test_every_metric_gives_one_number_from_0_for_each_user(ranking, k):
+    for name, metric in METRICS.items():
+        values = metric(ranking, k)
+        assert values.shape == (ranking.n_users,), name
+        assert values.dtype == np.float64, name
+        defined = ~np.isnan(values)
+        assert name == "auc" or defined.all(), name
+        assert (values[defined] >= 0).all(), name
+        if name not in CAN_EXCEED_1:
+            assert (values[defined] <= 1 + 1e-12).all(), name
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if n != "auc"])
+def test_a_user_without_a_relevant_item_scores_0(name):
+    ranking = ranking_of([], [2], [], n_candidates=[3, 3, 0])
+    assert METRICS[name](ranking, 2)[[0, 2]].tolist() == [0, 0]
+    assert METRICS[name](ranking, None)[[0, 2]].tolist() == [0, 0]
+    assert METRICS[name](ranking, 2)[1] > 0
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_no_users_give_no_values(name):
+    assert METRICS[name](ranking_of(n_candidates=[]), 3).shape == (0,)
+
+
+@checked
+@given(n_relevant=st.integers(1, 6), n_others=st.integers(1, 6), k=st.integers(1, 12))
+def test_a_perfect_ranking_scores_1(n_relevant, n_others, k):
+    perfect = ranking_of(range(1, n_relevant + 1), n_candidates=[n_relevant + n_others])
+    for name in PERFECT_IS_1:
+        assert METRICS[name](perfect, k) == pytest.approx([1]), name
+
+
+@checked
+@given(ranking=rankings(), k=st.integers(1, 12))
+def test_a_longer_list_never_scores_less_where_k_is_not_in_the_divisor(ranking, k):
+    for name in set(METRICS) - set(CAN_FALL_WITH_K):
+        assert (METRICS[name](ranking, k + 1) >= METRICS[name](ranking, k) - 1e-12).all(), name
+
+
+@checked
+@given(ranking=rankings())
+def test_no_k_means_all_candidates(ranking):
+    k = int(ranking.n_candidates.max())
+    for name, metric in METRICS.items():
+        same = ranking.n_candidates == k if name == "precision" else slice(None)
+        np.testing.assert_allclose(
+            metric(ranking, None)[same], metric(ranking, k)[same], err_msg=name
+        )
+
+
+@checked
+@given(ranking=rankings(), seed=st.integers(0, 99))
+def test_the_order_of_users_and_of_their_items_does_not_matter(ranking, seed):
+    generator = np.random.default_rng(seed)
+    new_place = generator.permutation(ranking.n_users)
+    n_candidates = np.empty_like(ranking.n_candidates)
+    n_candidates[new_place] = ranking.n_candidates
+    shuffle = generator.permutation(len(ranking.ranks))
+    shuffled = Ranking.from_pairs(
+        new_place[ranking.users][shuffle],
+        ranking.ranks[shuffle],
+        ranking.items[shuffle],
+        n_candidates=n_candidates,
+        weights=ranking.weights[shuffle],
+    )
+    for name, metric in METRICS.items():
+        np.testing.assert_allclose(metric(shuffled, 4)[new_place], metric(ranking, 4), err_msg=name)
+
+
+@checked
+@given(rankings())
+def test_unweighted_metrics_ignore_the_weights(ranking):
+    plain = replace(ranking, weights=np.ones(len(ranking.ranks)))
+    for name in UNWEIGHTED:
+        np.testing.assert_array_equal(
+            METRICS[name](ranking, 3), METRICS[name](plain, 3), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_yahoo_sized_rankings_work(name):
+    generator = np.random.default_rng(0)
+    users = np.repeat(np.arange(15_400), 8)
+    ranks = (np.arange(8) * 125 + generator.integers(1, 126, size=(15_400, 8))).ravel()
+    ranking = Ranking.from_pairs(users, ranks, ranks - 1, n_candidates=np.full(15_400, 1_000))
+    values = METRICS[name](ranking, 50)
+    assert values.shape == (15_400,)
+    assert values.mean() > 0
+
+
+# weights
+
+
+@checked
+@given(ranking=rankings(min_relevant=1), weight=st.floats(0.01, 100))
+def test_snips_with_equal_weights_is_the_plain_mean(ranking, weight):
+    equal = replace(ranking, weights=np.full(len(ranking.ranks), weight))
+    per_relevant = metrics.dcg(equal, 5) / equal.n_relevant
+    np.testing.assert_allclose(metrics.snips_dcg(equal, 5), per_relevant)
+    np.testing.assert_allclose(metrics.snips_recall(equal, 5), metrics.recall(equal, 5))
+    np.testing.assert_allclose(metrics.ips_dcg(equal, 5), weight * metrics.dcg(equal, 5))
+
+
+def test_weighted_metrics_by_hand():
+    ranking = ranking_of([1, 3], [3], n_candidates=[4, 4], weights=[1, 3, 2])
+    assert metrics.ips_dcg(ranking, 3) == pytest.approx([1 * 1 + 3 * 0.5, 2 * 0.5])
+    assert metrics.snips_dcg(ranking, 3) == pytest.approx([2.5 / 4, 1 / 2])
+    assert metrics.snips_recall(ranking, 2) == pytest.approx([1 / 4, 0])
+    assert metrics.snips_dcg_pooled(ranking, 3).mean() == pytest.approx((2.5 + 1) / (4 + 2))
+
+
+class World:
+    """Taste is even, but what is ranked high is also seen more often: missing not at random."""
+
+    def __init__(self, *, n_users, n_items, like, most_seen):
+        generator = np.random.default_rng(3)
+        self.seen = np.linspace(most_seen, most_seen / 20, n_items)
+        liked = generator.random((n_users, n_items)) < like
+        clicked = liked & (generator.random((n_users, n_items)) < self.seen)
+        self.liked, self.clicked = self._ranking(liked), self._ranking(clicked)
+
+    def _ranking(self, chosen):
+        users, items = np.nonzero(chosen)
+        n_users, n_items = chosen.shape
+        return Ranking.from_pairs(
+            users,
+            items + 1,
+            items,
+            n_candidates=np.full(n_users, n_items),
+            weights=1 / self.seen[items],
+        )
+
+
+def standard_error(values):
+    return values.std() / np.sqrt(len(values))
+
+
+def test_snips_recovers_what_the_plain_mean_over_clicks_overstates():
+    world = World(n_users=1500, n_items=200, like=0.5, most_seen=0.9)
+    clicked, liked = world.clicked, world.liked
+    truth = (metrics.dcg(liked, 20) / liked.n_relevant).mean()
+    plain = (metrics.dcg(clicked, 20) / clicked.n_relevant).mean()
+    assert plain > 1.5 * truth
+    assert metrics.snips_dcg(clicked, 20).mean() == pytest.approx(truth, rel=0.05)
+    assert metrics.recall(clicked, 20).mean() > 1.5 * metrics.recall(liked, 20).mean()
+    assert metrics.snips_recall(clicked, 20).mean() == pytest.approx(
+        metrics.recall(liked, 20).mean(), rel=0.05
+    )
+
+
+def test_ips_is_unbiased_for_the_dcg_of_all_that_is_liked():
+    world = World(n_users=1500, n_items=200, like=0.5, most_seen=0.9)
+    error = metrics.ips_dcg(world.clicked, 20) - metrics.dcg(world.liked, 20)
+    assert abs(error.mean()) < 4 * standard_error(error)
+    missed = metrics.dcg(world.clicked, 20) - metrics.dcg(world.liked, 20)
+    assert missed.mean() < -20 * standard_error(missed)
+
+
+def test_with_one_click_a_user_only_pooled_snips_still_corrects():
+    world = World(n_users=8000, n_items=50, like=0.1, most_seen=0.4)
+    clicked, liked = world.clicked, world.liked
+    truth = metrics.dcg(liked, 5).sum() / liked.n_relevant.sum()
+    some = clicked.has_relevant
+    per_user = metrics.snips_dcg(clicked, 5)[some].mean()
+    assert clicked.n_relevant[some].mean() < 1.8
+    assert metrics.snips_dcg_pooled(clicked, 5).mean() == pytest.approx(truth, rel=0.1)
+    assert per_user > 1.5 * truth
+
+
+@pytest.mark.parametrize("k", [1, 3, None])
+def test_snips_of_few_is_the_mean_over_all_draws_of_the_other_candidates(k):
+    rank, n_items, candidates = 3, 6, 4
+    one = Ranking.from_pairs([0], [rank], [0], n_candidates=[n_items])
+    gains = []
+    for drawn in product([r for r in range(1, n_items + 1) if r != rank], repeat=candidates - 1):
+        place = 1 + sum(other < rank for other in drawn)
+        gains.append(1 / log2(place + 1) if place <= (k or candidates) else 0)
+    assert metrics.snips_dcg_of_few(one, k, candidates=candidates) == pytest.approx(np.mean(gains))
+
+
+def test_snips_of_few_weighs_the_items_of_a_user_and_needs_no_other_item():
+    best_and_worst = Ranking.from_pairs(
+        [0, 0, 1], [1, 5, 1], [0, 1, 2], n_candidates=[5, 1], weights=[1, 3, 2]
+    )
+    assert metrics.snips_dcg_of_few(best_and_worst, 1, candidates=2) == pytest.approx([1 / 4, 1])
+
+
+def test_propensity_is_a_power_of_popularity_relative_to_the_most_clicked():
+    counts = [4, 0, 1, 16]
+    assert metrics.propensity(counts, exponent=1) == pytest.approx([1 / 4, 1 / 16, 1 / 16, 1])
+    assert metrics.propensity(counts, exponent=2) == pytest.approx([1 / 8, 1 / 64, 1 / 64, 1])
+    assert metrics.propensity(counts, exponent=-1) == pytest.approx([1, 1, 1, 1])
+    assert metrics.propensity([], exponent=1).shape == (0,)
+
+
+def test_propensity_of_a_log_without_clicks_is_1():
+    assert metrics.propensity([0, 0], exponent=2).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("exponent", [-1.5, float("nan"), float("inf")])
+def test_an_exponent_that_favours_the_unpopular_is_refused(exponent):
+    with pytest.raises(InputError, match="at least -1"):
+        metrics.propensity([1, 2], exponent=exponent)
+
+
+# names
+
+
+def test_a_metric_is_named_with_its_k():
+    assert metrics.parse("dcg@3") == ("dcg", 3)
+    assert metrics.parse("map_hits@10") == ("map_hits", 10)
+    assert metrics.parse("auc") == ("auc", None)
+    assert metrics.parse("reciprocal_rank") == ("reciprocal_rank", None)
+
+
+def test_a_misspelt_metric_is_told_its_nearest():
+    with pytest.raises(InputError, match=r"no metric 'recal'; did you mean 'recall'\?"):
+        metrics.parse("recal@5")
+
+
+@pytest.mark.parametrize("text", ["dcg@", "dcg@0", "dcg@-1", "dcg@3.5", "dcg@x", "dcg@3@4"])
+def test_a_k_that_is_not_a_count_is_refused(text):
+    with pytest.raises(InputError, match="as in 'dcg@3'"):
+        metrics.parse(text)
+
+
+def test_auc_with_a_k_is_refused_by_name():
+    with pytest.raises(InputError, match="without a k"):
+        metrics.parse("auc@3")
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if n != "auc"])
+def test_a_k_below_1_is_refused(name):
+    with pytest.raises(InputError, match="at least 1"):
+        METRICS[name](FIELD, 0)
+
+
+# rankings
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"start": [0, 2]}, "needs 3 offsets"),
+        ({"start": [0, 1, 2]}, "for each relevant item"),
+        ({"items": [5, 6]}, "for each relevant item"),
+        ({"start": [1, 2, 3]}, "ascend from 0"),
+        ({"start": [0, 4, 3]}, "ascend from 0"),
+        ({"ranks": [0, 3, 1]}, "ascend from 1"),
+        ({"ranks": [3, 3, 1]}, "ascend from 1"),
+        ({"ranks": [3, 2, 1]}, "ascend from 1"),
+        ({"ranks": [2, 3, 3]}, "number of candidates"),
+        ({"weights": [1.0, 0.0, 1.0]}, "positive and finite"),
+        ({"weights": [1.0, np.inf, 1.0]}, "positive and finite"),
+        ({"weights": [1.0, np.nan, 1.0]}, "positive and finite"),
+    ],
+)
+def test_an_impossible_ranking_is_refused(changed, message):
+    possible = {
+        "start": [0, 2, 3],
+        "ranks": [2, 3, 1],
+        "items": [5, 6, 7],
+        "n_candidates": [4, 2],
+        "weights": [1.0, 1.0, 1.0],
+    }
+    Ranking(**{name: np.array(value) for name, value in possible.items()})
+    with pytest.raises(InputError, match=message):
+        Ranking(**{name: np.array(value) for name, value in (possible | changed).items()})
+
+
+def test_a_user_unknown_to_the_ranking_is_refused():
+    with pytest.raises(InputError, match="user index outside 0 … 1"):
+        Ranking.from_pairs([2], [1], [0], n_candidates=[3, 3])
+
+
+def test_pairs_in_any_order_keep_their_items_and_weights():
+    ranking = Ranking.from_pairs(
+        [1, 0, 1], [4, 2, 1], [30, 20, 10], n_candidates=[5, 5, 5], weights=[3, 2, 1]
+    )
+    assert ranking.start.tolist() == [0, 1, 3, 3]
+    assert ranking.ranks.tolist() == [2, 1, 4]
+    assert ranking.items.tolist() == [20, 10, 30]
+    assert ranking.weights.tolist() == [2, 1, 3]
+    assert ranking.has_relevant.tolist() == [True, True, False]
+    assert ranking.position.tolist() == [0, 0, 1]
+
+
+# popularity strata
+
+
+def test_a_ranking_restricted_to_a_stratum_keeps_ranks_and_users():
+    ranking = Ranking.from_pairs(
+        [0, 0, 0, 1], [1, 2, 4, 1], [3, 0, 1, 3], n_candidates=[5, 5], weights=[1, 2, 3, 4]
+    )
+    kept = metrics.restrict(ranking, np.array([True, True, False, False]))
+    assert kept.start.tolist() == [0, 2, 2]
+    assert kept.ranks.tolist() == [2, 4]
+    assert kept.items.tolist() == [0, 1]
+    assert kept.weights.tolist() == [2, 3]
+    assert kept.n_candidates.tolist() == [5, 5]
+    assert kept.has_relevant.tolist() == [True, False]
+
+
+@checked
+@given(rankings())
+def test_the_strata_of_a_ranking_add_up_to_it(ranking):
+    even = np.arange(100) % 2 == 0
+    parts = [metrics.restrict(ranking, mask) for mask in (even, ~even)]
+    total = sum(metrics.dcg(part, 4) for part in parts)
+    np.testing.assert_allclose(total, metrics.dcg(ranking, 4))
+
+
+@pytest.mark.parametrize("mask", [np.array([True]), np.array([1, 0, 1])])
+def test_a_mask_that_does_not_cover_the_items_is_refused(mask):
+    with pytest.raises(InputError, match="one bool for each item"):
+        metrics.restrict(FIELD, mask)
+
+
+# lists

@@ -1,0 +1,69 @@
+"""The compiled loops against what they must give, written plainly."""
+
+import numpy as np
+import pytest
+
+from unexposed.compiled import below as draw_below
+from unexposed.ranking import top
+from unexposed.ranking.blocks import tie_break
+from unexposed.sampling import draw
+
+
+def sorted_rows(block, users):
+    """All columns of each row, best first, ties by the hash of the pair."""
+    return np.array(
+        [
+            np.lexsort((tie_break(np.full(len(row), user), np.arange(len(row))), -row))
+            for row, user in zip(block, users, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("n_items", [1, 7, 256, 257, 1500])
+@pytest.mark.parametrize("k", [1, 3, 40, 1500])
+def test_the_best_items_come_in_the_order_of_a_full_sort_ties_included(n_items, k):
+    rng = np.random.default_rng(n_items)
+    block = rng.normal(size=(30, n_items)).round(1).astype(np.float32)  # with many ties
+    block[0] = 0  # nothing but ties
+    block[1] = np.sort(block[1])  # each better than all before it
+    users = rng.integers(10_000, size=30).astype(np.int32)
+    k = min(k, n_items)
+    items, scores = top.best(block, users, k)
+    expected = sorted_rows(block, users)[:, :k]
+    np.testing.assert_array_equal(items, expected)
+    np.testing.assert_array_equal(scores, np.take_along_axis(block, expected, axis=1))
+
+
+def test_what_is_minus_infinity_or_no_number_is_never_among_the_best():
+    block = np.full((2, 600), -np.inf, dtype=np.float32)
+    block[0, [5, 300]] = [1, 2]
+    block[0, 299] = np.nan
+    items, scores = top.best(block, np.zeros(2, dtype=np.int32), 3)
+    assert items.tolist() == [[300, 5, -1], [-1, -1, -1]]
+    assert scores.tolist() == [[2, 1, -np.inf], [-np.inf] * 3]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_any_number_of_threads_finds_the_same(threads):
+    block = np.random.default_rng(0).normal(size=(3, 400)).round(1).astype(np.float32)
+    users = np.arange(3, dtype=np.int32)
+    expected = sorted_rows(block, users)[:, :9]
+    np.testing.assert_array_equal(top.best(block, users, 9, threads=threads)[0], expected)
+
+
+@pytest.mark.parametrize("clicked", [1, 400, 500, 501, 990, 999])
+def test_an_unclicked_item_takes_about_two_draws_at_most_however_much_was_clicked(
+    clicked, monkeypatch
+):
+    """Counted in the loop itself, run as plain Python on a user who left 1000 − clicked items."""
+    calls = []
+    below = draw_below
+    monkeypatch.setattr(draw, "below", lambda n, bits: calls.append(n) or below(n, np.uint64(bits)))
+    n_items, n, negatives = 1000, clicked, 3
+    users, items = np.zeros(n, dtype=np.int32), np.zeros((n, 1 + negatives), dtype=np.int32)
+    place, start = np.zeros(1, dtype=np.int64), np.array([0, n])
+    with np.errstate(over="ignore"):  # 64 bits wrap around
+        log = (np.arange(n), start, n_items)
+        draw.fill.py_func(users, items, place, *log, False, np.uint64(7), 0, 1)
+    assert (items[:, 1:] >= n).all()
+    assert len(calls) - n <= 2.2 * n * negatives  # one more for each click: where it goes

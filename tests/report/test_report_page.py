@@ -1,0 +1,295 @@
+"""The report of a folder of experiments."""
+
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import report_world as simulated
+from browser import check_self_contained, page_width
+from unexposed.cli import app
+from unexposed.errors import InputError
+from unexposed.evaluation import significance as statistics
+from unexposed.experiments import results
+from unexposed.experiments import spec as experiment
+from unexposed.report.look import LOOKS
+from unexposed.report.pages import experiments_document, kind_of, write_experiments
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return simulated.write_all(tmp_path_factory.mktemp("work") / "experiments")
+
+
+@pytest.fixture(scope="module")
+def document(folder):
+    return experiments_document(folder)
+
+
+@pytest.fixture(scope="module")
+def written(document, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    write_experiments(document, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(written):
+    return (written / "report.html").read_text(encoding="utf-8")
+
+
+def about(document, name):
+    return next(a for a in document["experiments"] if a["name"] == name)
+
+
+def values(folder, arm, metric):
+    lines = results.read_lines(folder / "results" / "coat.jsonl")
+    own = [line["protocols"]["ubo-ijcai22"] for line in lines if line["arm"] == arm]
+    return np.stack([results.unpack(protocol["values"][metric]) for protocol in own])
+
+
+def test_the_numbers_are_those_of_the_stored_values(folder, document):
+    rows = about(document, "coat")["found"]["comparison"]["results"]
+    table = {arm: values(folder, arm, "dcg@3") for arm in ("random", "mf", "ubo", "ubo-frozen")}
+    against = statistics.against_best(table, seed=0)
+    for row in rows:
+        found, stored = row["metrics"]["dcg@3"], table[row["method"]]
+        assert (found["mean"], found["sd"]) == pytest.approx(
+            (stored.mean(), stored.mean(axis=1).std(ddof=1))
+        )
+        assert found["p_holm"] == against[row["method"]].p_holm
+        assert found["below_best"] == pytest.approx(-against[row["method"]].difference)
+
+
+def test_rows_come_in_one_order_and_the_best_is_marked_once(document):
+    rows = about(document, "coat")["found"]["comparison"]["results"]
+    assert [row["method"] for row in rows] == ["random", "mf", "ubo", "ubo-frozen"]
+    assert sum(row["metrics"]["dcg@3"]["best"] for row in rows) == 1
+
+
+def test_the_papers_figure_stands_beside_ours_in_all_three_forms(written, page):
+    assert "(.931 ± .004)" in page
+    assert "(.931 ± .004)" in (written / "tables.md").read_text(encoding="utf-8")
+    assert r"(.931 $\pm$ .004)" in (written / "tables.tex").read_text(encoding="utf-8")
+
+
+def test_every_sign_in_the_tables_is_one_that_latex_prints(written):
+    assert (written / "tables.tex").read_text(encoding="utf-8").isascii()
+
+
+def test_strategies_are_known_by_one_name_whatever_an_experiment_calls_them(document):
+    arms = about(document, "ablation_coat")["found"]["ablation"]
+    names = ["ubo", "ubo-frozen", "ubo-joint", "ubo-alternate", "ubo-bilevel_on_batch"]
+    assert [arm["arm"] for arm in arms] == names
+    assert set(names) <= set(LOOKS)
+
+
+def test_a_strategy_is_set_against_ubo_on_the_same_users(document):
+    arms = {a["arm"]: a for a in about(document, "ablation_coat")["found"]["ablation"]}
+    low, high = arms["ubo-joint"]["difference_ci95"]
+    assert low < arms["ubo-joint"]["difference"] < high < 0  # a tenth below by construction
+    wide = arms["ubo-joint"]["ci95"]
+    assert high - low < (wide[1] - wide[0]) / 2  # pairing takes the users' traits out
+    assert arms["ubo"]["difference"] == 0
+
+
+def test_a_change_to_ubo_is_told_by_the_settings_that_differ(document, written):
+    arms = {a["arm"]: a["changed"] for a in about(document, "levers_coat")["found"]["ablation"]}
+    assert arms == {
+        "ubo": {},
+        "far": {"lookahead": [1e-3, 0.1]},
+        "all": {"validation_users": [0.2, 1.0], "validation_items": [1, 0]},
+    }
+    tables = (written / "tables.md").read_text(encoding="utf-8")
+    part = tables[tables.index("One change to UBO at a time") :]
+    rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows[1:4]] == [
+        "| –",
+        "| lookahead: 0.001 → 0.1",
+        "| validation_items: 1 → 0, validation_users: 0.2 → 1",
+    ]
+
+
+def test_a_trend_has_the_mean_and_deviation_over_seeds_of_the_steps_that_all_reached(document):
+    ubo = about(document, "trend")["found"]["trend"][0]
+    assert ubo["iterations"]["at"] == [1, 2]  # at 0 there was none
+    assert ubo["iterations"]["mean"] == pytest.approx([0.55, 0.75])
+    assert ubo["iterations"]["sd"] == pytest.approx([0.1 / 2**0.5] * 2)
+    assert ubo["epochs"]["at"] == [1, 2, 3]  # the other seed went on to 4
+
+
+def test_the_most_that_one_exposure_for_all_could_reach_stands_below_the_trends(page):
+    assert "could reach: Amazon CDs and Vinyl, power 0.5 (.900)." in page
+
+
+def test_the_variance_of_a_loss_is_averaged_over_seeds_with_its_error(document):
+    first = about(document, "variance")["found"]["variance"][0]
+    assert first["title"].startswith("L1")
+    assert first["rows"][0]["empirical"] == pytest.approx(110)
+    assert first["rows"][0]["error"] == pytest.approx(10 / 2**0.5)
+
+
+def test_a_range_of_exposure_with_few_clicks_is_not_measured(page):
+    assert "Ranges of exposure in which fewer than 50 clicks fell are left out." in page
+    assert ">0.1 … 0.5<" in page  # and not from .01, where 14 fell
+
+
+def test_the_ratio_of_ubo_to_relmf_stands_beside_the_papers(page):
+    assert "2.36 ×" in page  # .26 over .11 in the second of three repeats, the median ratio
+    assert "4.84 ×" in page
+
+
+def test_every_kind_of_experiment_has_its_figure(page):
+    for name in ("ablation", "powers", "trends-iterations", "trends-epochs", "timing"):
+        assert f'<figure id="{name}">' in page
+    assert '<figure id="variance-variance">' in page
+    assert page.count("<svg aria-hidden") == 2 + 1 + 2 + 2 + 1
+
+
+def test_a_caveat_is_shown_wherever_figures_of_its_data_are(page):
+    assert page.count("Not the paper&#39;s data.") == 3  # powers, trends, variance
+
+
+def test_how_a_number_came_about_is_on_the_page(page):
+    for fact in ("unexposed run experiments/coat.toml", "Some Processor", "0123456789", "torch="):
+        assert fact in page
+
+
+def test_ids_are_unique_and_the_page_needs_neither_script_nor_network(page):
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    check_self_contained(page)
+
+
+def test_the_same_results_give_the_same_bytes(document, page, tmp_path):
+    write_experiments(document, tmp_path)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
+    folder = tmp_path / "experiments"
+    simulated.write(folder, "coat", simulated.COAT)
+    simulated.write(folder, "unrun", simulated.COAT, run=False)
+    path = folder / "results" / "coat.jsonl"
+    lines = results.read_lines(path)
+    lost = [li for li in lines if (li["arm"], li["seed"]) != ("mf", 1)]
+    results.write_lines(path, lost)
+    document = experiments_document(folder)
+    assert about(document, "coat")["missing"] == [{"arm": "mf", "seeds": [1]}]
+    rows = about(document, "coat")["found"]["comparison"]["results"]
+    assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds is no rival
+    write_experiments(document, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<code>mf</code> (seed 1)" in page
+    assert "all of its 12 runs" in page
+    assert "unexposed run experiments/unrun.toml" in page
+
+
+def test_seeds_that_are_no_longer_asked_for_do_not_count(tmp_path):
+    text = simulated.TREND.replace("{power}", "0.5")
+    simulated.write(tmp_path, "trend", text)
+    (tmp_path / "trend.toml").write_text(text.replace("seeds = 2", "seeds = 1"), encoding="utf-8")
+    found = about(experiments_document(tmp_path), "trend")
+    assert found["found"]["trend"][0]["iterations"]["mean"] == pytest.approx([0.5, 0.7])
+    assert found["origins"][0]["seeds"] == [0]
+
+
+def test_results_of_other_settings_do_not_count(tmp_path):
+    simulated.write(tmp_path, "coat", simulated.COAT)
+    changed = simulated.COAT.replace("[methods.mf]", "[methods.mf]\nsettings = { dim = 3 }")
+    (tmp_path / "coat.toml").write_text(changed, encoding="utf-8")
+    found = about(experiments_document(tmp_path), "coat")
+    assert found["stale"] == 3
+    assert found["missing"] == [{"arm": "mf", "seeds": [0, 1, 2]}]
+
+
+def test_an_experiment_whose_study_is_not_made_yet_says_so_and_spoils_nothing(tmp_path):
+    simulated.write(tmp_path, "coat", simulated.COAT)
+    tuned = simulated.COAT.replace("[methods.mf]", '[methods.mf]\nstudy = "mf.json"')
+    simulated.write(tmp_path, "tuned", tuned, run=False)
+    document = experiments_document(tmp_path)
+    assert "study" in about(document, "tuned")["problem"]
+    write_experiments(document, tmp_path / "out")
+    assert "mf.json" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_results_of_different_users_are_refused(tmp_path):
+    simulated.write(tmp_path, "coat", simulated.COAT)
+    asked = experiment.read(tmp_path / "coat.toml")
+    odd = simulated.line(asked, "mf", 2)
+    odd["protocols"]["ubo-ijcai22"]["who"] = "others"
+    results.append_line(tmp_path / "results" / "coat.jsonl", odd)
+    with pytest.raises(InputError, match="other users"):
+        experiments_document(tmp_path)
+
+
+def test_a_name_from_a_toml_file_is_text_and_never_markup(tmp_path):
+    text = simulated.COAT.replace("Table 2: Coat", "<img src=x onerror=alert(1)> & $x$")
+    arms = text.replace("[methods.ubo-frozen]", "[methods.\"<b onload='1'>|$y_1$\"]")
+    simulated.write(tmp_path, "coat", arms)
+    write_experiments(experiments_document(tmp_path), tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "<b onload" not in page
+    assert "\\|" in (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_neither_kind_is_refused_in_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="neither a model"):
+        kind_of(tmp_path)
+    with pytest.raises(InputError, match="is no folder"):
+        kind_of(tmp_path / "nowhere")
+    (tmp_path / "paper.toml").write_text("[coat]\n")
+    with pytest.raises(InputError, match="holds no experiment"):
+        experiments_document(tmp_path)
+
+
+def test_the_command_writes_the_report_and_prints_its_data(folder, tmp_path):
+    out = tmp_path / "report"
+    result = CliRunner().invoke(app, ["report", str(folder), "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    assert {p.name for p in out.iterdir()} == {"report.html", "tables.md", "tables.tex"}
+    assert json.loads(result.stdout)["folder"] == "experiments"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give --out"),
+        (["--out", "x", "--judged", "f.csv"], "are for a model"),
+        (["--out", __file__], "is a file"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(folder, arguments, sentence):
+    result = CliRunner().invoke(app, ["report", str(folder), *arguments])
+    assert isinstance(result.exception, InputError)
+    assert sentence in str(result.exception)
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_a_missing_package_is_one_sentence_with_its_cure(folder, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    result = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "out")])
+    assert str(result.exception) == (
+        f"this needs {package}: pip install '.[report]' in the checkout of unexposed"
+    )
+    assert "reading" not in result.output  # before any work
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_data_alone_needs_neither_package(folder, monkeypatch):
+    for package in ("matplotlib", "jinja2"):
+        monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(app, ["report", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["experiments"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_shows_the_page_on_a_phone_and_on_a_desk(written, tmp_path):
+    for width in (390, 1280):
+        assert page_width(written / "report.html", tmp_path, width) <= width

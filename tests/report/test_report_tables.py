@@ -1,0 +1,151 @@
+"""Tables in Markdown and LaTeX, the blocks of a page, and the looks of methods."""
+
+import math
+
+import numpy as np
+import pytest
+
+from docs_tables.blocks import filled, section_block
+from unexposed.errors import InputError
+from unexposed.methods import METHODS
+from unexposed.report.drawing import draw
+from unexposed.report.look import INK, LOOKS, known_as, look, place
+from unexposed.report.page import swatch
+from unexposed.report.sections import Section
+from unexposed.report.tables import (
+    Cell,
+    Table,
+    latex,
+    markdown,
+    number,
+    p_value,
+    seconds,
+    signed,
+    spread,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1234, ".123"),
+        (-0.5, "−.500"),
+        (1.0, "1.000"),
+        (-0.0001, ".000"),
+        (None, "–"),
+        (math.nan, "–"),
+    ],
+)
+def test_a_number_has_three_decimals_and_no_leading_zero(value, text):
+    assert number(value) == text
+
+
+def test_a_spread_a_sign_and_a_p_value_read_as_papers_write_them():
+    assert spread(0.9, 0.0123) == ".900 ± .012"
+    assert (signed(0.01), signed(-0.01)) == ("+.010", "−.010")
+    assert (p_value(0.0001), p_value(0.04)) == ("< .001", ".040")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123, "12.3 ms"), (1.5, "1.5 s"), (600, "10.0 min"), (9000, "2.5 h")]
+)
+def test_seconds_come_in_the_unit_people_would_say(value, text):
+    assert seconds(value) == text
+
+
+TABLE = Table(
+    "name",
+    "A & B",
+    ["method", "a_1 < b"],
+    [[Cell("x|y`z", code=True), Cell("50 %", bold=True, aside="±1")]],
+    ["Protocol `p`."],
+)
+
+
+def test_markdown_keeps_pipes_and_backticks_inside_their_cell():
+    assert markdown(TABLE).splitlines() == [
+        "| method | a_1 < b |",
+        "|---|---|",
+        "| `` x\\|y`z `` | **50 %** (±1) |",
+        "",
+        "Protocol `p`.",
+    ]
+
+
+def test_latex_prints_every_character_as_it_stands():
+    text = latex(TABLE)
+    assert r"\caption{A \& B}" in text
+    assert r"a\_1 $<$ b \\" in text
+    assert r"\textbf{50 \%} ($\pm$1) \\" in text
+    assert text.count("&") == text.count(r"\&") + 2  # one between the cells of each of two rows
+
+
+def test_a_block_is_filled_once_and_only_between_its_marks():
+    page = "a\n<!-- t -->\nold\n<!-- end of t -->\nb\n"
+    assert filled(page, "t", "new") == "a\n<!-- t -->\nnew\n<!-- end of t -->\nb\n"
+    assert filled(filled(page, "t", "new"), "t", "new") == filled(page, "t", "new")
+    for wrong in ("no place", page + page):
+        with pytest.raises(InputError, match="one place"):
+            filled(wrong, "t", "new")
+
+
+def test_a_block_without_results_names_the_command_and_with_them_shows_the_tables():
+    lacking = {"name": "coat", "kind": "compare", "missing": ["x"], "problem": None}
+    document = {"experiments": [lacking | {"command": "unexposed run coat.toml"}]}
+    empty = section_block(document, [], "section-coat", kind="compare", files="coat")
+    assert "`unexposed run coat.toml`" in empty
+    section = Section("section-coat", "Coat", tables=[TABLE])
+    full = section_block(document, [section], "section-coat", kind="compare", files="coat")
+    assert markdown(TABLE) in full
+    assert section_block(document, [], "cost", kind="timing") == "No results yet."
+
+
+def test_every_method_has_a_look_and_no_two_share_all_of_it():
+    assert set(METHODS) <= set(LOOKS)
+    looks = [(a.colour, a.marker, a.dashes) for a in LOOKS.values()]
+    assert len(set(looks)) == len(looks)
+    for of in LOOKS.values():
+        assert of.colour.replace(INK, "currentColor") in swatch(of)
+
+
+def test_a_variant_looks_like_its_method_and_comes_after_those_known():
+    assert look("ubo-512").colour == look("ubo").colour
+    assert look("ubo-joint-x").colour == look("ubo-joint").colour
+    assert look("ubo-512").title == "ubo-512"
+    assert sorted(["zz", "ubo", "random"], key=place) == ["random", "ubo", "zz"]
+
+
+def test_a_strategy_has_one_name():
+    assert known_as("bilevel", "ubo", "bilevel") == "ubo"
+    assert known_as("joint", "ubo", "joint") == "ubo-joint"
+    assert known_as("ubo-512", "ubo", "bilevel") == "ubo-512"
+    assert known_as("mf", "mf", None) == "mf"
+
+
+# How a dichromat sees linear RGB (Machado et al. 2009, full severity).
+DICHROMATS = {
+    "deuteranope": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "protanope": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+}
+
+
+@pytest.mark.parametrize("eyes", DICHROMATS)
+def test_lines_of_one_figure_stay_apart_for_a_colour_blind_reader(eyes):
+    trend = [look(arm).colour for arm in ("expomf", "cjmf", "ubo")]
+    seen = [np.array(DICHROMATS[eyes]) @ linear(colour) for colour in trend]
+    for at, one in enumerate(seen):
+        for other in seen[:at]:
+            assert np.abs(one.clip(0, 1) - other.clip(0, 1)).max() > 0.15
+
+
+def linear(colour):
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def test_a_panel_takes_the_pages_colours_and_shows_text_as_it_stands():
+    panel = draw("a b", "1 < 2 & $\\frac{$", lambda axes: axes.plot([0, 1]))
+    assert "currentColor" in panel.svg
+    assert INK not in panel.svg
+    assert "1 &lt; 2 &amp; $\\frac{$" in panel.svg
+    assert 'id="a-b-' in panel.svg

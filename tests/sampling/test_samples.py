@@ -1,0 +1,339 @@
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.sampling import draw
+from unexposed.sampling.samples import Drawing, Samples, drawn, every_pair
+
+
+@pytest.fixture
+def log() -> Clicks:
+    """Three users and six items: one click, four clicks, all six."""
+    users = np.array([0] + [1] * 4 + [2] * 6)
+    items = np.array([3, 0, 1, 2, 3, *range(6)])
+    return Clicks.from_pairs(users, items, user_ids=Ids.range(3), item_ids=Ids.range(6))
+
+
+def first_items(n_items: int, *counts: int) -> Clicks:
+    """User after user, so many clicks on the first items."""
+    users = np.repeat(np.arange(len(counts)), counts)
+    items = np.concatenate([np.arange(c) for c in counts])
+    return Clicks.from_pairs(
+        users, items, user_ids=Ids.range(len(counts)), item_ids=Ids.range(n_items)
+    )
+
+
+def ragged(lengths: list[int], seed: int = 0) -> Samples:
+    """Clicks with so many items each, the clicked one included."""
+    rng = np.random.default_rng(seed)
+    n = len(lengths)
+    return Samples(
+        rng.integers(9, size=n, dtype=np.int32),
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        rng.integers(9, size=sum(lengths), dtype=np.int32),
+        rng.random(n, dtype=np.float32),
+    )
+
+
+def columns(samples: Samples) -> list[list[float]]:
+    return [column.tolist() for column in vars(samples).values()]
+
+
+def each_click(samples: Samples) -> Iterator[tuple[int, int, list[int]]]:
+    """The user of each click, the clicked item, and the items drawn for it."""
+    for user, (begin, end) in zip(samples.users.tolist(), pairwise(samples.start), strict=True):
+        clicked, *others = samples.items[begin:end].tolist()
+        yield user, clicked, others
+
+
+def clicked_pairs(samples: Samples) -> list[tuple[int, int]]:
+    return sorted((user, item) for user, item, _ in each_click(samples))
+
+
+def pairs_of(clicks: Clicks) -> list[tuple[int, int]]:
+    return list(zip(clicks.users.tolist(), clicks.items.tolist(), strict=True))
+
+
+def drawn_counts(samples: Samples, clicks: Clicks) -> np.ndarray:
+    """How often each item was drawn for each user."""
+    pairs = samples.pairs()
+    count = np.zeros((clicks.n_users, clicks.n_items))
+    np.add.at(count, (pairs.users, pairs.items), pairs.click == 0)
+    return count
+
+
+# the epoch
+
+
+def test_an_epoch_holds_every_click_once_and_negatives_for_each(log):
+    samples = drawn(log, negatives=3, rng=np.random.default_rng(1))
+    assert clicked_pairs(samples) == pairs_of(log)
+    # user 2 has clicked everything: nothing can be drawn for it
+    assert drawn_counts(samples, log).sum(axis=1).tolist() == [3, 12, 0]
+    assert not (drawn_counts(samples, log)[log.users, log.items]).any()
+    assert (samples.weight == 1).all()
+
+
+def test_an_epochs_negatives_are_uniform_on_what_each_user_left(log):
+    n = 4000
+    count = drawn_counts(drawn(log, negatives=n, rng=np.random.default_rng(4)), log)
+    np.testing.assert_allclose(count[0] / n, [0.2, 0.2, 0.2, 0, 0.2, 0.2], atol=0.032)  # 5 sd
+    np.testing.assert_allclose(count[1] / (4 * n), [0, 0, 0, 0, 0.5, 0.5], atol=0.02)
+    assert count[2].sum() == 0
+
+
+@pytest.mark.parametrize("clicked", [1, 11, 12, 13, 22])  # of 24: drawn again, then from a list
+def test_negatives_are_uniform_however_much_of_the_catalogue_a_user_clicked(clicked):
+    clicks = first_items(24, clicked)
+    n = 240_000
+    count = drawn_counts(
+        drawn(clicks, negatives=n // clicked, rng=np.random.default_rng(0)), clicks
+    )
+    n, left = count.sum(), 24 - clicked
+    assert not count[0, :clicked].any()
+    chi_squared = ((count[0, clicked:] - n / left) ** 2 / (n / left)).sum()
+    assert chi_squared < left - 1 + 5 * np.sqrt(2 * left)
+
+
+def test_the_one_item_a_user_has_not_clicked_of_40_000_is_found():
+    clicks = first_items(40_000, 39_999)
+    samples = drawn(clicks, negatives=2, rng=np.random.default_rng(0))
+    assert len(samples) == 39_999
+    items = samples.items.reshape(-1, 3)
+    assert sorted(items[:, 0].tolist()) == list(range(39_999))
+    assert (items[:, 1:] == 39_999).all()
+
+
+def test_a_user_who_clicked_everything_has_clicks_without_drawn_items(log):
+    samples = drawn(log, negatives=2, rng=np.random.default_rng(0))
+    sizes = {user: set() for user in range(3)}
+    for user, _, others in each_click(samples):
+        sizes[user].add(len(others))
+    assert sizes == {0: {2}, 1: {2}, 2: {0}}
+    assert samples.start[-1] == len(samples.items) == 11 + 2 * 5
+    assert (samples.items >= 0).all()
+
+
+def test_negatives_from_the_catalogue_are_uniform_on_all_items(log):
+    n = 4000
+    drawing = Drawing(n, source="catalogue")
+    samples = drawing.samples(log, np.random.default_rng(4))
+    assert clicked_pairs(samples) == pairs_of(log)
+    assert (np.diff(samples.start) == 1 + n).all()  # even for a user who clicked everything
+    count = drawn_counts(samples, log) / (n * log.user_counts[:, None])
+    np.testing.assert_allclose(count, 1 / 6, atol=0.03)  # 5 sd
+
+
+def test_the_order_is_shuffled_and_follows_the_seed(log):
+    for drawing in (Drawing(2), Drawing(2, every_pair=True), Drawing(2, source="catalogue")):
+        one, two, other = (drawing.samples(log, np.random.default_rng(seed)) for seed in (0, 0, 1))
+        assert columns(one) == columns(two)
+        assert columns(one) != columns(other)
+        assert (np.diff(one.users) < 0).any()
+
+
+def test_one_generator_gives_every_epoch_other_samples(log):
+    rng = np.random.default_rng(0)
+    one, two = (drawn(log, negatives=2, rng=rng) for _ in range(2))
+    assert columns(one) != columns(two)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_any_number_of_threads_gives_the_same_samples(everything):
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 60, size=3000)
+    counts[[0, 7, -1]] = 60, 0, 60  # everything, and nothing
+    clicks = first_items(60, *counts)
+    log = (clicks.items, clicks.user_start, 60)
+    one, *others = (
+        draw.samples(*log, 3, everything, seed=np.uint64(1), threads=threads)
+        for threads in (1, 2, 3, 7)
+    )
+    assert one[1].size > 7 * draw.PART  # enough for each to have a part
+    for other in others:
+        assert (one[0] == other[0]).all()
+        assert (one[1] == other[1]).all()
+
+
+def test_every_order_of_the_clicks_is_as_likely():
+    clicks = first_items(4, 4)  # nothing to draw: four clicks to put in order
+    rng = np.random.default_rng(0)
+    n = 12_000
+    orders: dict[tuple[int, ...], int] = {}
+    for _ in range(n):
+        order = tuple(drawn(clicks, negatives=1, rng=rng).items.tolist())
+        orders[order] = orders.get(order, 0) + 1
+    assert len(orders) == 24
+    assert sum((count - n / 24) ** 2 / (n / 24) for count in orders.values()) < 60  # χ², 23 d.f.
+
+
+def test_clicks_of_a_long_epoch_land_anywhere_in_it():
+    n = 200_000  # several of the parts that are shuffled one at a time
+    clicks = first_items(n, n)
+    came_from = drawn(clicks, negatives=1, rng=np.random.default_rng(0)).items
+    assert sorted(came_from.tolist()) == list(range(n))
+    moves = np.zeros((10, 10))  # from which tenth to which
+    np.add.at(moves, (came_from * 10 // n, np.arange(n) * 10 // n), 1)
+    np.testing.assert_allclose(moves / (n / 100), 1, atol=0.11)  # 5 sd
+    neighbours = np.abs(np.diff(came_from.astype(float)))
+    assert neighbours.mean() == pytest.approx(n / 3, rel=0.01)
+
+
+def test_negatives_of_a_long_epoch_are_drawn_independently():
+    n_items, draws = 1_000_000, 200_000
+    clicks = first_items(n_items, *[1] * (draws // 5))
+    items = drawn(clicks, negatives=5, rng=np.random.default_rng(0)).items.reshape(-1, 6)[:, 1:]
+    assert items.size == draws
+    expected = n_items * (1 - np.exp(-draws / n_items))  # distinct ones, give or take 130
+    assert abs(len(np.unique(items)) - expected) < 650
+
+
+@pytest.mark.parametrize(
+    ("n_items", "counts", "n_pairs"),
+    [
+        (1, (1,), 1),  # all is clicked
+        (1, (0, 1), 1),  # a user without clicks, and all is clicked
+        (2, (1,), 1 + 3),
+        (2, (2, 1, 0), 2 + 1 + 3),
+        (3, (0, 0), 0),
+    ],
+)
+@pytest.mark.parametrize("weighting", ["none", "unbiased"])
+def test_the_smallest_logs_have_their_samples(n_items, counts, n_pairs, weighting):
+    clicks = first_items(n_items, *counts)
+    samples = Drawing(3, weighting).samples(clicks, np.random.default_rng(0))
+    assert (len(samples), len(samples.items)) == (sum(counts), n_pairs)
+    kinds = [np.int32, np.int64, np.int32, np.float32]
+    assert [c.dtype for c in vars(samples).values()] == kinds
+    pairs = samples.pairs()
+    assert clicks.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
+    assert np.isfinite(pairs.weight).all()
+    assert (pairs.weight[pairs.click == 1] == 1).all()
+
+
+# weights
+
+
+def test_unbiased_weights_make_the_sampled_sum_estimate_the_sum_over_all_pairs(log):
+    value = np.random.default_rng(5).normal(size=(3, 6))  # what each pair costs
+    everything = value.sum()
+    rng = np.random.default_rng(6)
+    sums = []
+    plain = []
+    for _ in range(3000):
+        pairs = Drawing(2, "unbiased").samples(log, rng).pairs()
+        cost = value[pairs.users, pairs.items]
+        sums.append((pairs.weight * cost).sum())
+        plain.append(cost.sum())
+    error = np.std(sums) / np.sqrt(len(sums))
+    assert abs(np.mean(sums) - everything) < 4 * error
+    assert abs(np.mean(plain) - everything) > 10 * error
+
+
+def test_unbiased_weights_of_a_users_negatives_add_up_to_its_unclicked_items(log):
+    pairs = Drawing(3, "unbiased").samples(log, np.random.default_rng(0)).pairs()
+    is_drawn = pairs.click == 0
+    total = np.bincount(pairs.users[is_drawn], weights=pairs.weight[is_drawn], minlength=3)
+    np.testing.assert_allclose(total, [5, 2, 0], rtol=1e-6)
+    assert (pairs.weight[~is_drawn] == 1).all()
+
+
+def test_single_pairs_carry_the_weight_of_their_click():
+    samples = Samples(
+        np.array([4, 7], dtype=np.int32),
+        np.array([0, 3, 4]),
+        np.array([10, 11, 12, 13], dtype=np.int32),
+        np.array([0.5, 9], dtype=np.float32),  # of the drawn; the second click has none
+    )
+    assert columns(samples.pairs()) == [  # users, items, click, weight
+        [4, 4, 4, 7],
+        [10, 11, 12, 13],
+        [1, 0, 0, 1],
+        [1, 0.5, 0.5, 1],
+    ]
+
+
+# every pair
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_pair_of_a_user_with_a_click_comes_once(seed):
+    clicks = first_items(7, 1, 3, 0, 6, 7)
+    pairs = every_pair(clicks, rng=np.random.default_rng(seed)).pairs()
+    keys = pairs.users * 7 + pairs.items
+    assert sorted(keys.tolist()) == [u * 7 + i for u in (0, 1, 3, 4) for i in range(7)]
+    assert clicks.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
+    assert (pairs.weight == 1).all()
+
+
+def test_a_user_without_clicks_is_left_out_of_every_pair():
+    samples = every_pair(first_items(3, 0, 1, 0), rng=np.random.default_rng(0))
+    assert samples.users.tolist() == [1]
+    nothing = every_pair(first_items(3, 0, 0), rng=np.random.default_rng(0))
+    assert (len(nothing), len(nothing.items), nothing.start.tolist()) == (0, 0, [0])
+
+
+@given(clicked=st.integers(1, 40), n_items=st.integers(1, 40))
+def test_the_unclicked_items_of_a_user_are_dealt_out_evenly(clicked, n_items):
+    clicks = first_items(max(n_items, clicked), clicked, 1)
+    samples = every_pair(clicks, rng=np.random.default_rng(clicked))
+    shares = [len(others) for user, _, others in each_click(samples) if user == 0]
+    assert sum(shares) == clicks.n_items - clicked
+    assert max(shares) - min(shares) <= 1
+
+
+def test_who_gets_which_unclicked_item_is_left_to_chance():
+    clicks = first_items(4, 2)  # items 2 and 3 for the clicks on 0 and 1, one each
+    rng = np.random.default_rng(0)
+    dealt = [{c: o[0] for _, c, o in each_click(every_pair(clicks, rng=rng))} for _ in range(400)]
+    assert {tuple(sorted(d.values())) for d in dealt} == {(2, 3)}
+    assert sum(d[0] == 2 for d in dealt) == pytest.approx(200, abs=50)  # 5 sd
+
+
+# batches
+
+
+def test_batches_cover_an_epoch_in_order_with_a_short_last_one(log):
+    samples = drawn(log, negatives=1, rng=np.random.default_rng(0))
+    parts = list(samples.batches(4))
+    assert [len(part) for part in parts] == [4, 4, 3]
+    assert np.concatenate([p.items for p in parts]).tolist() == samples.items.tolist()
+
+
+@given(
+    lengths=st.lists(st.integers(1, 5), max_size=40),
+    size=st.integers(1, 50),
+)
+def test_batches_of_any_size_partition_the_samples(lengths, size):
+    samples = ragged(lengths)
+    parts = list(samples.batches(size))
+    assert all(len(part) == size for part in parts[:-1])
+    assert all(0 < len(part) <= size for part in parts)
+    for part in parts:  # each can stand alone
+        assert (part.start[0], part.start[-1]) == (0, len(part.items))
+        assert len(part.start) == len(part) + 1
+    clicks = [click for part in parts for click in each_click(part)]
+    assert clicks == list(each_click(samples))
+    assert [w for part in parts for w in part.weight.tolist()] == samples.weight.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 10, 11, 12, 1000])
+@pytest.mark.parametrize("draw", [Drawing(3), Drawing(1, every_pair=True)])
+def test_a_click_and_its_drawn_items_stay_together_in_every_batch(log, draw, size):
+    shares = {user: [] for user in range(3)}
+    found = []
+    for batch in draw.samples(log, np.random.default_rng(size)).batches(size):
+        for user, clicked, others in each_click(batch):
+            found.append((user, clicked))
+            shares[user].append(len(others))
+            assert not log.contain(np.full(len(others), user), np.array(others, dtype=int)).any()
+    assert sorted(found) == pairs_of(log)  # the first item of each, every click once
+    left = {0: [5], 1: [0, 0, 1, 1], 2: [0] * 6} if draw.every_pair else {0: [3], 1: [3] * 4}
+    for user, share in left.items():
+        assert sorted(shares[user]) == share
