@@ -244,6 +244,18 @@ def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):
     assert names(tmp_path) == ["mine", "other"]
 
 
+def test_a_workspace_can_hold_another(tmp_path):
+    def work() -> None:
+        signal.alarm(20)  # two that wait for each other would do so for ever
+        with folders.workspace(tmp_path) as outer, folders.workspace(outer) as inner:
+            (inner / "part").touch()
+            with folders.workspace(tmp_path):
+                assert (inner / "part").exists()
+        assert names(tmp_path) == []
+
+    assert in_child(work) == 0
+
+
 def test_a_full_disk_leaves_the_old_model_intact(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
