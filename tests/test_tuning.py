@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command import unexposed
+from ctrl_c import interrupted_at
 from unexposed import settings as checks
 from unexposed.data import Clicks, Ids, Judgements
 from unexposed.datasets import RatingData
@@ -21,6 +23,7 @@ from unexposed.factors import TrainedMethod
 from unexposed.methods import METHODS, make
 from unexposed.simulate import world
 from unexposed.tuning import best_settings, quality, space, tune
+from unexposed.writing import click_table, write_table
 
 optuna = pytest.importorskip("optuna")
 SMALL = {"epochs": 3, "dim": 4, "engine": "reference"}
@@ -169,6 +172,17 @@ def test_workers_end_with_a_killed_parent(tmp_path):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_ctrl_c_ends_workers_without_a_traceback_and_keeps_their_trials(tmp_path):
+    write_table(click_table(world(40, 20, seed=0).clicks(seed=0)), tmp_path / "log.csv")
+    tune = "tune --methods wmf --train log.csv --set epochs=1 --set dim=2 --out . --workers 2"
+    code, err = interrupted_at(f"{tune} --trials 1000000", "trial", tmp_path)
+    assert code == 130, err
+    assert "Traceback" not in err
+    assert unexposed(*tune.split(), "--trials", "1", cwd=tmp_path).returncode == 0
+    assert not list(tmp_path.glob(".unexposed*"))
+    assert json.loads((tmp_path / "log_wmf.json").read_text())["trials"]
 
 
 def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):

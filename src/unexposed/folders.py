@@ -129,7 +129,7 @@ def _put_aside(written: Path, folder: Path) -> None:
 
 def _make(folder: Path) -> int:
     """Make the folder, for this user alone; the open descriptor that locks it."""
-    # no one sweeps between its making and its lock; within a workspace, which is locked, no one does
+    # no one sweeps between its making and its lock; in a workspace, which is locked, no one does
     inside = folder.parent.resolve().name.startswith(PREFIX)
     with contextlib.nullcontext() if inside else _locked(folder.parent, fcntl.LOCK_SH):
         folder.mkdir(mode=0o700)

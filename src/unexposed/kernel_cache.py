@@ -1,4 +1,4 @@
-"""Where numba keeps compiled kernels, if neither the package's folder nor the home can be written."""
+"""Where numba keeps compiled kernels, if neither the package nor the home can be written."""
 
 import os
 import stat

@@ -17,7 +17,7 @@ from unexposed.extras import optional
 from unexposed.factors import TrainedMethod
 from unexposed.journal import Lock, cut_back
 from unexposed.recommender import Model, Recommender
-from unexposed.workers import follow_parent
+from unexposed.workers import deaf_to_ctrl_c, follow_parent
 from unexposed.writing import write_whole
 
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
@@ -187,13 +187,16 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
         for worker in range(workers)
     ]
     try:
-        for process in team:
-            process.start()
+        with deaf_to_ctrl_c():
+            for process in team:
+                process.start()
         for process in team:
             process.join()
     except BaseException:
         for process in team:
-            process.terminate()
+            if process.pid is not None:  # else it was never started
+                process.terminate()
+                process.join()
         raise
     if any(process.exitcode for process in team):
         raise InputError("a worker of the study ended early: see its message above")
