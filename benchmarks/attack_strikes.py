@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attack_command import FIT, End, command, ended, forked, must
+from attack_command import FIT, MOST_SECONDS, PREPARING, End, command, ended, forked, must
 
 TUNE = "tune --methods mf --train world/clicks.csv --set epochs=2 --set dim=4 --out out --trials"
 RUN = "run study/e.toml --out out --seeds"
@@ -79,7 +79,7 @@ def strike(folder: Path, words: str, nth: int, act: Callable[[], int | None]) ->
             os.write(1, f"\n{hook.seen}".encode())
         return code
 
-    return forked(folder, work)
+    return forked(folder, work, seconds=MOST_SECONDS if nth else PREPARING)
 
 
 class Hook:
@@ -189,7 +189,7 @@ def prepare_strikes(whole: Path, base: Path, kills: int) -> dict[str, Struck]:
         shutil.copytree(before, after)
         end = strike(after, second, 0, lambda: None)
         if end.code:
-            sys.exit(f"cannot prepare the attack: {second}: {end.err}")
+            sys.exit(f"cannot prepare the attack: {second}: exit {end.code}: {end.err}")
         found[name] = Struck(before, snapshot(after), int(end.out.splitlines()[-1]))
         shutil.rmtree(after)
     return found
