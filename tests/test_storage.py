@@ -599,6 +599,17 @@ def test_false_places_are_refused_before_anything_is_looked_for_there(model, arr
         load(tmp_path / "model").recommend(["c", "b"], 1, rules=Rules(deny=[7]))
 
 
+def test_ids_that_are_lists_are_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    lists = np.frombuffer(b'[["a"],["b"],["c"]]', np.uint8)
+    forge(
+        tmp_path / "model",
+        {"ids.users.run": None, "ids.users.ends": None, "ids.users.json": lists},
+    )
+    with pytest.raises(InputError, match="damaged"):
+        load(tmp_path / "model").recommend(["c"], 1)
+
+
 def test_clicks_that_point_outside_never_reach_a_compiled_loop(tmp_path):
     from unexposed.data import Judgements
     from unexposed.evaluation import PROTOCOLS, evaluate

@@ -90,6 +90,10 @@ def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tm
     assert tried("a", 0)[1:] != tried("c", 1)[1:]
 
 
+def test_a_seed_beyond_64_bits_is_a_seed(clicks, tmp_path):
+    assert study(clicks, tmp_path, trials=1, seed=10**23)["trials"]
+
+
 def test_a_study_goes_on_where_it_stopped(clicks, tmp_path):
     first = study(clicks, tmp_path, trials=2)
     again = study(clicks, tmp_path, trials=4)
