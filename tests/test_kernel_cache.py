@@ -1,5 +1,6 @@
 """Kernels are kept somewhere even where neither the package nor the home can be written."""
 
+import errno
 import os
 import shutil
 import stat
@@ -72,3 +73,21 @@ def test_no_place_at_all_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "not here"))
     with pytest.raises(unexposed.InputError, match="no folder for compiled kernels.*NUMBA_CACHE"):
         kernel_cache.cached(unable, len)
+
+
+def twice(n):
+    return 2 * n
+
+
+def test_a_kernel_that_a_full_disk_cannot_keep_is_used_all_the_same(monkeypatch):
+    import numba.core.caching
+
+    from unexposed import kernel_cache
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "save", full)
+    assert kernel_cache.cached(numba.njit(cache=True), twice)(3) == 6
+    with pytest.raises(OSError, match="No space left"):
+        numba.njit(cache=True)(twice)(3)  # as numba alone does

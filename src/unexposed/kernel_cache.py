@@ -1,5 +1,6 @@
 """Where numba keeps compiled kernels, if neither the package nor the home can be written."""
 
+import contextlib
 import os
 import stat
 import sys
@@ -19,7 +20,7 @@ CURE = f"set {VARIABLE} to a folder that can be written"
 def cached(njit: Callable[[Any], Any], function: Any) -> Any:
     """The function under a decorator that keeps it on disk, in a temporary folder if need be."""
     try:
-        return njit(function)
+        return _kept_if_possible(njit(function))
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
@@ -28,7 +29,19 @@ def cached(njit: Callable[[Any], Any], function: Any) -> Any:
     numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
     message = f"compiled kernels are kept in {folder}: no other place can be written; {CURE}"
     print(message, file=sys.stderr, flush=True)
-    return njit(function)
+    return _kept_if_possible(njit(function))
+
+
+def _kept_if_possible(kernel: Any) -> Any:
+    """The kernel, used without being kept where the disk is full; numba would raise OSError."""
+    save = kernel._cache.save_overload
+
+    def save_if_possible(*args: Any) -> None:
+        with contextlib.suppress(OSError):
+            save(*args)
+
+    kernel._cache.save_overload = save_if_possible
+    return kernel
 
 
 def _temporary() -> str:
