@@ -2,14 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint docs bench attack reproduce clean
+.PHONY: setup constraints demo test lint docs bench attack reproduce clean
 
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[tune,report,export,test,lint]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
+
+constraints:  # exact versions with hashes; needs uv, and WHEELS=folder with the CPU build of torch
+	uv pip compile pyproject.toml .ci/constraints.in --all-extras --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --custom-compile-command 'make constraints' \
+	  --find-links $(WHEELS) --output-file constraints.txt --quiet $(ARGS)
 
 demo: setup
 	$(BIN)/unexposed demo

@@ -20,6 +20,7 @@ from unexposed.engine.cpu import phases  # noqa: F401
 from unexposed.model import model
 
 GIB = 1 << 30
+PREPARING = 1200  # seconds, for kernels are compiled then
 MOST_SECONDS, MOST_MEMORY, MOST_ADDRESSES = 60, 2 * GIB, 16 * GIB
 SET = "--set epochs=4 --set dim=4"
 FIT = f"fit world/clicks.csv --method METHOD {SET} --checkpoint-every 0"
@@ -42,7 +43,7 @@ class End(NamedTuple):
         return None if self.memory <= MOST_MEMORY else f"{self.memory / GIB:.1f} GiB"
 
 
-def forked(folder: Path, work: Callable[[], int]) -> End:
+def forked(folder: Path, work: Callable[[], int], *, seconds: int = MOST_SECONDS) -> End:
     """How `work` ends in a process of its own, in this folder."""
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     if (pid := os.fork()) == 0:
@@ -54,7 +55,7 @@ def forked(folder: Path, work: Callable[[], int]) -> End:
             os.chdir(folder)
             resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            signal.alarm(MOST_SECONDS)
+            signal.alarm(seconds)
             code = work()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -97,6 +98,6 @@ def must(folder: Path, words: str, *, keep_checkpoint: bool = False) -> None:
             model.remove = lambda _: None
         return command(words)
 
-    end = forked(folder, work)
+    end = forked(folder, work, seconds=PREPARING)
     if end.code:
-        sys.exit(f"cannot prepare the attack: {words}: {end.err}")
+        sys.exit(f"cannot prepare the attack: {words}: exit {end.code}: {end.err}")

@@ -1,11 +1,17 @@
-"""Kills and full disks at any file operation of every command that writes."""
+"""Kills and full disks at any file operation of every command that writes.
 
+A full disk is a tmpfs of its own with a file that takes all room left. Where none may be mounted,
+it is a limit on the length of files.
+"""
+
+import contextlib
 import errno
 import json
 import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attack_command import FIT, End, command, ended, forked, must
+from attack_command import FIT, MOST_SECONDS, PREPARING, End, command, ended, forked, must
 
 TUNE = "tune --methods mf --train world/clicks.csv --set epochs=2 --set dim=4 --out out --trials"
+RUN = "run study/e.toml --out out --seeds"
 # the command that fills the place, and the one that is struck while it writes there
 WRITING = {
     "simulate": ("simulate --out out --users 30 --items 40", "simulate --out out --seed 1"),
@@ -30,13 +37,27 @@ WRITING = {
         "export mf --to out --format parquet",
         "export other --to out --format parquet",
     ),
+    "export usearch": (
+        "export mf --to out --format usearch",
+        "export other --to out --format usearch",
+    ),
+    "export onnx": ("export mf --to out --format onnx", "export other --to out --format onnx"),
     "report model": ("report mf --out out.html", "report other --out out.html"),
     "report": ("report study --out out", "report study2 --out out"),
     "tune": (f"{TUNE} 1", f"{TUNE} 3"),
-    "run": ("run study/e.toml --out out --seeds 1", "run study/e.toml --out out --seeds 2"),
+    "run": (f"{RUN} 1", f"{RUN} 2"),
+    "run --fresh": (f"{RUN} 2", f"{RUN} 1 --fresh"),
+    # the slow ones: a small attack ends before them
+    "tune --workers": (f"{TUNE} 1", f"{TUNE} 3 --workers 2"),
+    "run --workers": (f"{RUN} 1", f"{RUN} 2 --workers 2"),
+    "demo": ("simulate --out out --users 30 --items 40", "demo --out out"),
 }
-GROWING = ("tune", "run")  # they add to what is there
-FILE_BY_FILE = ("simulate", "report")  # each file is whole, the folder is no unit
+GROWING = ("tune", "tune --workers", "run", "run --workers")  # they add to what is there
+FILE_BY_FILE = ("simulate", "report", "demo")  # each file is whole, the folder is no unit
+ROOM = (0, 0, 1, 300, 4096)  # bytes that a file may have, once the disk is full
+PAGES = (0, 0, 1, 3, 16)  # pages that the disk has left
+DISK = 48 << 20
+WORKER = "ATTACK_WORKER"  # tells worker processes at which file operation they are killed
 
 
 class Struck(NamedTuple):
@@ -51,25 +72,38 @@ def strike(folder: Path, words: str, nth: int, act: Callable[[], int | None]) ->
     """Run a command that `act` is done to at its nth file operation; then the disk is full."""
 
     def work() -> int:
-        seen, room = 0, None  # room: bytes a file may have, once the disk is full
-
-        def hook(event: str, args: tuple[Any, ...]) -> None:
-            nonlocal seen, room
-            if not is_writing(event, args, folder):
-                return
-            seen += 1
-            if seen == nth:
-                room = act()
-            if room == 0 and event == "os.mkdir":
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+        hook = Hook(folder, nth, act)
         sys.addaudithook(hook)
         code = command(words)
         if nth == 0:
-            os.write(1, f"\n{seen}".encode())
+            os.write(1, f"\n{hook.seen}".encode())
         return code
 
-    return forked(folder, work)
+    return forked(folder, work, seconds=MOST_SECONDS if nth else PREPARING)
+
+
+class Hook:
+    """Counts the file operations in a folder, and acts at the nth."""
+
+    def __init__(self, folder: Path, nth: int, act: Callable[[], int | None]) -> None:
+        self.seen = 0
+        self._folder, self._nth, self._act = folder, nth, act
+        self._room: int | None = None  # left on the disk, once it is full
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not is_writing(event, args, self._folder):
+            return
+        self.seen += 1
+        if self.seen == self._nth:
+            self._room = self._act()
+        if self._room == 0 and makes_a_name(event, args):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def makes_a_name(event: str, args: tuple[Any, ...]) -> bool:
+    """Whether a folder grows by an operation, which a full disk may refuse."""
+    is_new = event == "open" and args[2] & os.O_CREAT and not os.path.exists(args[0])
+    return bool(is_new) or event in ("os.mkdir", "os.rename")
 
 
 def is_writing(event: str, args: tuple[Any, ...], folder: Path) -> bool:
@@ -89,14 +123,43 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fill_disk(room: int) -> int:
+def kill_workers(folder: Path, nth: int) -> Callable[[], None]:
+    """What tells every worker process that starts from now on to be killed, too."""
+
+    def act() -> None:
+        os.environ[WORKER] = f"{nth} {folder}"
+
+    return act
+
+
+def limit_files(room: int) -> int:
     """Let no file grow beyond so many bytes from here on, whoever writes it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     return room
 
 
+def fill_disk(folder: Path, room: int) -> int:
+    """Take all of the disk but for so many bytes."""
+    about = os.statvfs(folder)
+    with (folder / "ballast").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, about.f_bavail * about.f_frsize - room)
+    return room
+
+
+@contextlib.contextmanager
+def disk(place: Path) -> Iterator[bool]:
+    """Mount a small disk at a place, if that is allowed."""
+    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(place)]
+    is_mounted = subprocess.run(words, capture_output=True, check=False).returncode == 0
+    try:
+        yield is_mounted
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", str(place)], check=True)
+
+
 def snapshot(folder: Path) -> dict[str, Any]:
-    """What every file holds, but for the times that a model says its training took."""
+    """What every file holds, but for the times that models and results tell."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -106,13 +169,17 @@ def snapshot(folder: Path) -> dict[str, Any]:
                 for name in ("seconds", "resumed_at"):
                     content["facts"].pop(name, None)
                 del content["checksum"]
+            elif path.suffix == ".jsonl":  # a last line without its end does not count
+                lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
+                content = [line | {"seconds": 0, "finished": ""} for line in lines]
             found[str(path.relative_to(folder))] = content
     return found
 
 
-def prepare_strikes(whole: Path, base: Path) -> dict[str, Struck]:
+def prepare_strikes(whole: Path, base: Path, kills: int) -> dict[str, Struck]:
+    """Every writing command, or as many as will be struck."""
     found = {}
-    for number, (name, (first, second)) in enumerate(WRITING.items()):
+    for number, (name, (first, second)) in enumerate(list(WRITING.items())[:kills]):
         before = base / f"before{number}"
         shutil.copytree(whole, before)
         must(before, first)
@@ -122,7 +189,7 @@ def prepare_strikes(whole: Path, base: Path) -> dict[str, Struck]:
         shutil.copytree(before, after)
         end = strike(after, second, 0, lambda: None)
         if end.code:
-            sys.exit(f"cannot prepare the attack: {second}: {end.err}")
+            sys.exit(f"cannot prepare the attack: {second}: exit {end.code}: {end.err}")
         found[name] = Struck(before, snapshot(after), int(end.out.splitlines()[-1]))
         shutil.rmtree(after)
     return found
@@ -135,19 +202,29 @@ def strikes(struck: dict[str, Struck], number: int, seed: int) -> Iterator[str |
     before, after, operations = struck[name]
     second = WRITING[name][1]
     nth = int(rng.integers(1, operations + 1))
-    room = int(rng.choice([0, 0, 1, 300, 4096]))
-    is_kill = bool(rng.integers(2))
-    with tempfile.TemporaryDirectory() as place:
+    way, size = str(rng.choice(["kill", "kill", "fill", "fill", "limit"])), rng.integers(len(ROOM))
+    with tempfile.TemporaryDirectory() as place, disk(Path(place)) as is_mounted:
         here = Path(place) / "here"
         shutil.copytree(before, here)
         old = snapshot(here)
-        end = strike(here, second, nth, kill if is_kill else lambda: fill_disk(room))
-        faults = [] if is_kill and end.code == -signal.SIGKILL else [end.fault()]
+        act: Callable[[], int | None]
+        if way == "kill" and "--workers" in name and rng.integers(2):
+            how, act = "workers killed", kill_workers(here, nth)
+            nth = 1
+        elif way == "kill":
+            how, act = "killed", kill
+        elif way == "fill" and is_mounted:
+            room = PAGES[size] * resource.getpagesize()
+            how, act = f"disk full but for {room} bytes", lambda: fill_disk(Path(place), room)
+        else:
+            how, act = f"files of {ROOM[size]} bytes", lambda: limit_files(ROOM[size])
+        end = strike(here, second, nth, act)
+        (Path(place) / "ballast").unlink(missing_ok=True)
+        faults = [] if way == "kill" and end.code == -signal.SIGKILL else [end.fault()]
         faults.append(lost(name, old, after, snapshot(here)))
         end = ended(here, second)
         faults.append(end.code and f"the command run again: exit {end.code}: {end.err[-200:]}")
         faults.append(unlike(name, old, after, snapshot(here)))
-        how = "killed" if is_kill else f"disk full but for {room} bytes"
         said = "; ".join(str(fault) for fault in faults if fault)
         yield f"{name}, {how} at operation {nth} of {operations}: {said}" if said else None
 
@@ -160,22 +237,30 @@ def lost(name: str, old: dict[str, Any], new: dict[str, Any], now: dict[str, Any
     for path in old.keys() - ours:
         if now.get(path) != old[path]:
             return f"{path}, which is not ours, is lost"
-    # world.json names the files of both worlds while one replaces the other
-    ours = {path for path in ours if not (".checkpoint" in path or path.endswith("world.json"))}
+    ours = {path for path in ours if ".checkpoint" not in path}
     states = [{path: state.get(path) for path in ours} for state in (old, new, now)]
+    if (about := "out/world.json") in ours and now.get(about) == both_worlds(old, new):
+        states[2][about] = old[about]
     if name in FILE_BY_FILE:
         torn = [path for path in ours if states[2][path] not in (states[0][path], states[1][path])]
         return f"{torn[0]} is torn" if torn else None
     return None if states[2] in states[:2] else "the output is torn"
 
 
+def both_worlds(old: dict[str, Any], new: dict[str, Any]) -> bytes:
+    """What world.json says while one world replaces another: the checksums of both."""
+    one, two = (json.loads(state["out/world.json"]) for state in (old, new))
+    files = {name: [*known, *two["files"][name]] for name, known in one["files"].items()}
+    return json.dumps(one | {"files": files}, indent=1).encode() + b"\n"
+
+
 def shorter(old: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The file that lost some of its lines."""
     for path, content in old.items():
         found = now.get(path)
-        grown = isinstance(found, bytes) and isinstance(content, bytes) and path.startswith("out")
+        grown = found is not None and path.startswith("out")
         if found != content and not (
-            grown and (path.endswith(".json") or found.startswith(content))
+            grown and (path.endswith(".json") or found[: len(content)] == content)
         ):
             return f"{path} lost what it held"
     return None
@@ -189,3 +274,8 @@ def unlike(name: str, old: dict[str, Any], new: dict[str, Any], now: dict[str, A
         return shorter(old, now)
     differs = [path for path in sorted(new) if now[path] != new[path]]
     return f"{differs[0]} is not as without the strike" if differs else None
+
+
+if WORKER in os.environ:  # this is a worker process, which imports what its parent began with
+    at, whole_path = os.environ[WORKER].split(" ", 1)
+    sys.addaudithook(Hook(Path(whole_path), int(at), kill))

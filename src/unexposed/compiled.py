@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from unexposed.kernel_cache import cached
+
 F = TypeVar("F", bound=Callable[..., Any])
 Array = Any
 
@@ -24,7 +26,7 @@ EXCESS_BITS = np.uint64(11)  # of 64, beyond those of a float64
 
 def compiled(function: F) -> F:
     njit: Any = numba.njit
-    return njit(nogil=True, error_model="numpy", cache=True)(function)
+    return cached(njit(nogil=True, error_model="numpy", cache=True), function)
 
 
 @compiled

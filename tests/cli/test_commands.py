@@ -287,6 +287,7 @@ def model(name: str = "popularity") -> str:
     return "model"
 
 
+HUGE = str(10**23)
 DATA = "[data]\nsimulate = { users = 30, items = 20 }\n"
 EXPERIMENT = f"kind = 'compare'\nseeds = 1\n{DATA}[methods.popularity]\n"
 
@@ -508,6 +509,9 @@ BAD = {
     ),
     "experiment: unknown arm": ("run {} --only mf", experiment, ["small has no arm 'mf'"]),
     "experiment: damaged results": ("run {}", damaged_results, ["results/small.jsonl, line 2"]),
+    "a seed beyond 64 bits": ("fit log.csv --out model --seed {}", lambda: HUGE, ["seed must be"]),
+    "a dim beyond 64 bits": ("fit log.csv --out model --set dim={}", lambda: HUGE, ["dim must be"]),
+    "users beyond 32 bits": ("simulate --out w --users {}", lambda: HUGE, ["n_users must be"]),
     "experiment: results in a file": ("run {} --out log.csv", experiment, ["log.csv"]),
 }
 

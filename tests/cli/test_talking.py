@@ -59,3 +59,11 @@ def test_a_number_that_is_none_is_null_in_json(model, capfd):
     assert ended("similar", "model", "--item", "3", "-k", "2", "--json") == 0
     found = json.loads(capfd.readouterr().out, parse_constant=pytest.fail)
     assert [row["similarity"] for row in found] == [None, None]
+
+
+def test_the_doctor_says_null_for_a_number_that_is_none(model, capfd):
+    about = json.loads((model / "model.json").read_text())
+    forge(model, facts=about["facts"] | {"note": float("nan")})
+    assert ended("doctor", "model", "--json") == 0
+    document = json.loads(capfd.readouterr().out, parse_constant=pytest.fail)
+    assert "null" in json.dumps(document)

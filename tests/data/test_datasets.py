@@ -421,6 +421,27 @@ def test_an_unverified_file_that_cannot_be_read_never_enters_the_cache(
     assert_fails_cleanly(site, "line 1: expected user, item, rating")
 
 
+def test_an_unverified_file_must_stay_as_it_was_downloaded(
+    site: Site, offer: Callable[..., None], cache: Path
+) -> None:
+    offer("/table.csv", verified=False)
+    site.content["/table.csv"] = TABLE
+    load("tiny")
+    load("tiny")
+    (file,) = cache.rglob("table.csv")
+    file.write_bytes(TABLE.replace(b"5", b"4"))
+    with pytest.raises(InputError, match="table.csv is not what was downloaded: SHA-256.*again"):
+        load("tiny")
+
+
+def test_every_download_is_encrypted_and_says_where_it_is_unverified() -> None:
+    rows = {row["name"]: row for row in status()}
+    assert all((row["download"] or "https://").startswith("https://") for row in rows.values())
+    assert [name for name, row in rows.items() if "unverified" in str(row["sha256"])] == [
+        "amazon_cds"
+    ]
+
+
 def assert_fails_cleanly(site: Site, said: str) -> None:
     with pytest.raises(InputError) as raised:
         load("tiny")

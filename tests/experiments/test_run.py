@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctrl_c import interrupted_at
 from unexposed import cli
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import compare
@@ -396,6 +397,22 @@ def test_ctrl_c_keeps_finished_lines_and_exits_with_130(tmp_path):
     assert "4 of 6 runs are left for the next time" in err
     lines = results.read_lines(tmp_path / "results" / "small.jsonl")
     assert pairs(lines) == [("popularity", 0), ("popularity", 1)]
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("runs in 2 processes", []), ("(2 of 6)", [("popularity", 0), ("popularity", 1)])],
+    ids=["while workers start", "while they work"],
+)
+def test_ctrl_c_ends_workers_without_a_traceback_and_keeps_finished_lines(said, kept, tmp_path):
+    text = TEXT.replace("epochs = 3", "epochs = 1000000\npatience = 0")
+    (tmp_path / "small.toml").write_text(text.replace("[methods.random]", "[methods.popularity]"))
+    code, err = interrupted_at("run small.toml --workers 2", said, tmp_path)
+    assert code == 130, err
+    assert "Traceback" not in err
+    assert f"{6 - len(kept)} of 6 runs are left for the next time" in err
+    lines = results.read_lines(tmp_path / "results" / "small.jsonl")
+    assert sorted(pairs(lines)) == kept
 
 
 def test_nothing_is_trained_on_judgements(small, monkeypatch):

@@ -244,6 +244,18 @@ def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):
     assert names(tmp_path) == ["mine", "other"]
 
 
+def test_a_workspace_can_hold_another(tmp_path):
+    def work() -> None:
+        signal.alarm(20)  # two that wait for each other would do so for ever
+        with folders.workspace(tmp_path) as outer, folders.workspace(outer) as inner:
+            (inner / "part").touch()
+            with folders.workspace(tmp_path):
+                assert (inner / "part").exists()
+        assert names(tmp_path) == []
+
+    assert in_child(work) == 0
+
+
 def test_a_full_disk_leaves_the_old_model_intact(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -571,6 +583,17 @@ def test_false_places_are_refused_before_anything_is_looked_for_there(model, arr
     forge(tmp_path / "model", arrays)
     with pytest.raises(InputError, match="damaged|must begin|outside"):
         load(tmp_path / "model").recommend(["c", "b"], 1, rules=Rules(deny=[7]))
+
+
+def test_ids_that_are_lists_are_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    lists = np.frombuffer(b'[["a"],["b"],["c"]]', np.uint8)
+    forge(
+        tmp_path / "model",
+        {"ids.users.run": None, "ids.users.ends": None, "ids.users.json": lists},
+    )
+    with pytest.raises(InputError, match="damaged"):
+        load(tmp_path / "model").recommend(["c"], 1)
 
 
 def test_clicks_that_point_outside_never_reach_a_compiled_loop(tmp_path):

@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command import unexposed
+from ctrl_c import interrupted_at
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.datasets import RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
+from unexposed.data.write import click_table, write_table
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.methods.trained import TrainedMethod
@@ -86,6 +89,10 @@ def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tm
 
     assert tried("a", 0) == tried("b", 0)
     assert tried("a", 0)[1:] != tried("c", 1)[1:]
+
+
+def test_a_seed_beyond_64_bits_is_a_seed(clicks, tmp_path):
+    assert study(clicks, tmp_path, trials=1, seed=10**23)["trials"]
 
 
 def test_a_study_goes_on_where_it_stopped(clicks, tmp_path):
@@ -172,6 +179,17 @@ def test_workers_end_with_a_killed_parent(tmp_path):
             os.killpg(parent.pid, signal.SIGKILL)
 
 
+def test_ctrl_c_ends_workers_without_a_traceback_and_keeps_their_trials(tmp_path):
+    write_table(click_table(world(40, 20, seed=0).clicks(seed=0)), tmp_path / "log.csv")
+    tune = "tune --methods wmf --train log.csv --set epochs=1 --set dim=2 --out . --workers 2"
+    code, err = interrupted_at(f"{tune} --trials 1000000", "trial", tmp_path)
+    assert code == 130, err
+    assert "Traceback" not in err
+    assert unexposed(*tune.split(), "--trials", "1", cwd=tmp_path).returncode == 0
+    assert not list(tmp_path.glob(".unexposed*"))
+    assert json.loads((tmp_path / "log_wmf.json").read_text())["trials"]
+
+
 def test_several_workers_share_one_study_and_tell_of_their_own_trials(clicks, tmp_path, capfd):
     document = study(clicks, tmp_path, trials=4, workers=2)
     assert 4 <= len(document["trials"]) <= 5
@@ -232,7 +250,7 @@ def test_a_data_set_is_tuned_the_same_whatever_its_judgements_say(data_dir, tmp_
     from typer.testing import CliRunner
 
     from unexposed.cli import app
-    from unexposed.data import datasets
+    from unexposed.cli.data import datasets
 
     whole = datasets.load("coat", data_dir=data_dir)
     assert whole.random is not None

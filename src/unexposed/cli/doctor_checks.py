@@ -155,12 +155,13 @@ def _engine() -> Findings:
 
 def _kernel_cache() -> Findings:
     """Where compiled kernels are kept: without it each start compiles anew."""
-    cure = "set NUMBA_CACHE_DIR to a folder that can be written"
+    from unexposed.kernel_cache import CURE
+
     try:
         from unexposed.engine.cpu import phases
         from unexposed.ranking import top
-    except RuntimeError as error:  # numba found no place at all
-        yield Check("kernel cache", "broken", str(error).partition("\n")[0][:200], cure)
+    except InputError as error:  # there is no place at all
+        yield Check("kernel cache", "broken", str(error).partition(";")[0], CURE)
         return
     kernels: list[Any] = [phases.run, top.ranks]
     for folder in sorted({Path(kernel.stats.cache_path) for kernel in kernels}):
@@ -170,7 +171,7 @@ def _kernel_cache() -> Findings:
                 yield Check("kernel cache", "ok", str(folder))
         except OSError as error:
             found = f"{folder} cannot be written ({error.strerror}): each start compiles anew"
-            yield Check("kernel cache", "note", found, cure)
+            yield Check("kernel cache", "note", found, CURE)
 
 
 def _self_test() -> Findings:

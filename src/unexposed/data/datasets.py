@@ -21,6 +21,7 @@ Folder = str | os.PathLike[str]
 _YAHOO = "ydata-ymusic-rating-study-v1_0-"
 _WEBSCOPE = "https://webscope.sandbox.yahoo.com/catalog.php?datatype=r"
 _AMAZON = "ratings_CDs_and_Vinyl.csv"
+_RECORD = "SHA256SUMS"  # of a download whose checksums no one publishes
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class Dataset:
     """Where a data set comes from, and how its files are read.
 
     A file whose SHA-256 is None is taken as it comes: its publisher gives none and we know none.
+    A download records it beside the file, and the file must keep it.
     """
 
     name: str
@@ -94,7 +96,7 @@ def status(data_dir: Folder | None = None) -> list[dict[str, str | None]]:
                 "terms": dataset.terms,
                 "download": dataset.download,
                 "sha256": "\n".join(
-                    f"{digest or 'none is published'}  {file}"
+                    f"{digest or 'unverified: none is published'}  {file}"
                     for file, digest in dataset.files.items()
                 ),
                 "absent": dataset.absent,
@@ -115,16 +117,39 @@ def _cache() -> Path:
 
 def fault(dataset: Dataset, folder: Path) -> str | None:
     """What is wrong with the first wrong file."""
-    for name, expected in dataset.files.items():
+    recorded = _recorded(folder)
+    for name, known in dataset.files.items():
         if not (folder / name).is_file():
             return f"{name} is missing"
+        expected = known or recorded.get(name)
         if expected is None:
             continue
-        with open(folder / name, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = _sha256(folder / name)
         if found != expected:
-            return f"{name} is not the original: SHA-256 {found[:12]}…, expected {expected[:12]}…"
+            which = "the original" if known else "what was downloaded"
+            return f"{name} is not {which}: SHA-256 {found[:12]}…, expected {expected[:12]}…"
     return None
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    """The SHA-256 of files at their download, where no one publishes any."""
+    try:
+        lines = (folder / _RECORD).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def _record(dataset: Dataset, folder: Path) -> None:
+    unknown = [name for name, digest in dataset.files.items() if digest is None]
+    text = "".join(f"{_sha256(folder / name)}  {name}\n" for name in unknown)
+    if text:
+        (folder / _RECORD).write_text(text, encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(dataset: Dataset, url: str) -> RatingData:
@@ -141,6 +166,7 @@ def _download(dataset: Dataset, url: str) -> RatingData:
             if wrong := fault(dataset, folder):
                 raise InputError(wrong)
             data = dataset.read(folder)
+            _record(dataset, folder)
             try:
                 folder.rename(target)
             except OSError:
@@ -346,8 +372,8 @@ DATASETS = {
         title="Amazon CDs and Vinyl",
         folder="amazon_cds",
         files={_AMAZON: None},
-        homepage="http://snap.stanford.edu/data/amazon/",
-        download=f"http://snap.stanford.edu/data/amazon/productGraph/categoryFiles/{_AMAZON}",
+        homepage="https://snap.stanford.edu/data/amazon/",
+        download=f"https://snap.stanford.edu/data/amazon/productGraph/categoryFiles/{_AMAZON}",
         terms="for research; cite McAuley et al., SIGIR 2015",
         absent=f"allow the download, or put {_AMAZON} into $UNEXPOSED_DATA/amazon_cds",
         read=_read_amazon_cds,

@@ -161,6 +161,8 @@ def world(
     for name, size in {"n_users": n_users, "n_items": n_items, "dim": dim}.items():
         if size < 1:
             raise InputError(f"{name} must be at least 1, got {size}")
+        if size >= 2**31:  # an index has 32 bits
+            raise InputError(f"{name} must be at most {2**31 - 1}, got {size}")
     for name, dial in {
         "popularity_bias": popularity_bias,
         "relevance_bias": relevance_bias,

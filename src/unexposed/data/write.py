@@ -172,8 +172,7 @@ def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
     split = world.split(seed=seed, held_out=0.0)
     tables = (click_table(split.train), judged_table(split.judged), truth_table(world))
     try:
-        with workspace(folder) as held:
-            (place := held / "world").mkdir()  # not `held` itself, whose lock is taken
+        with workspace(folder) as place:
             for name, table in zip(WORLD, tables, strict=True):
                 write_table(table, place / name)
             new = {name: [_checksum(place / name)] for name in WORLD}

@@ -20,7 +20,7 @@ from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Progress
-from unexposed.tuning.workers import follow_parent
+from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
 
 Pair = tuple[str, int]  # arm, seed
 
@@ -206,7 +206,8 @@ def _side_by_side(
     )
     try:
         with progress as told, _few_threads(workers):
-            futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
+            with deaf_to_ctrl_c():
+                futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
             told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
             broken = None  # a fault of ours: what is under way is kept, then it is raised
             for number, future in enumerate(as_completed(futures), 1):

@@ -129,7 +129,9 @@ def _put_aside(written: Path, folder: Path) -> None:
 
 def _make(folder: Path) -> int:
     """Make the folder, for this user alone; the open descriptor that locks it."""
-    with _locked(folder.parent, fcntl.LOCK_SH):  # no one sweeps between its making and its lock
+    # no one sweeps between its making and its lock; in a workspace, which is locked, no one does
+    inside = folder.parent.resolve().name.startswith(PREFIX)
+    with contextlib.nullcontext() if inside else _locked(folder.parent, fcntl.LOCK_SH):
         folder.mkdir(mode=0o700)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         with contextlib.suppress(OSError):

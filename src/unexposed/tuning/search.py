@@ -19,7 +19,7 @@ from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.training.checkpoint import log_fingerprint
 from unexposed.tuning.journal import Lock, cut_back
-from unexposed.tuning.workers import follow_parent
+from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
 
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
 REPORTS = 5  # epochs between two reports to the pruner
@@ -188,13 +188,16 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
         for worker in range(workers)
     ]
     try:
-        for process in team:
-            process.start()
+        with deaf_to_ctrl_c():
+            for process in team:
+                process.start()
         for process in team:
             process.join()
     except BaseException:
         for process in team:
-            process.terminate()
+            if process.pid is not None:  # else it was never started
+                process.terminate()
+                process.join()
         raise
     if any(process.exitcode for process in team):
         raise InputError("a worker of the study ended early: see its message above")

@@ -10,6 +10,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from unexposed.kernel_cache import cached
+
 F = TypeVar("F", bound=Callable[..., Any])
 cgutils: Any = numba.core.cgutils
 Array = Any  # of numbers, one-dimensional unless told otherwise
@@ -44,7 +46,7 @@ def _compiled(
     function: F, *, liberties: set[str], inner: bool = True, forceinline: bool = False
 ) -> F:
     njit: Any = numba.njit
-    return njit(
+    decorator = njit(
         nogil=True,
         cache=not inner,
         error_model="numpy",
@@ -53,7 +55,8 @@ def _compiled(
         no_cpython_wrapper=inner,  # half of the time that compilation takes
         no_cfunc_wrapper=True,
         _nrt=False,  # no reference counts, for which threads would contend: nothing is allocated
-    )(function)
+    )
+    return cached(decorator, function)
 
 
 # Threads -------------------------------------------------------------------------------------

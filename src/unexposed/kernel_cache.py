@@ -1,0 +1,58 @@
+"""Where numba keeps compiled kernels, if neither the package nor the home can be written."""
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from unexposed.errors import InputError
+
+VARIABLE = "NUMBA_CACHE_DIR"
+CURE = f"set {VARIABLE} to a folder that can be written"
+
+
+def cached(njit: Callable[[Any], Any], function: Any) -> Any:
+    """The function under a decorator that keeps it on disk, in a temporary folder if need be."""
+    try:
+        return _kept_if_possible(njit(function))
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+    folder = _temporary()
+    os.environ[VARIABLE] = folder  # of worker processes, too
+    numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
+    message = f"compiled kernels are kept in {folder}: no other place can be written; {CURE}"
+    print(message, file=sys.stderr, flush=True)
+    return _kept_if_possible(njit(function))
+
+
+def _kept_if_possible(kernel: Any) -> Any:
+    """The kernel, used without being kept where the disk is full; numba would raise OSError."""
+    save = kernel._cache.save_overload
+
+    def save_if_possible(*args: Any) -> None:
+        with contextlib.suppress(OSError):
+            save(*args)
+
+    kernel._cache.save_overload = save_if_possible
+    return kernel
+
+
+def _temporary() -> str:
+    """A folder of this user alone: numba unpickles what it finds there."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"unexposed-kernels-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+        is_mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+        if is_mine and not about.st_mode & 0o077:
+            return str(folder)
+        return tempfile.mkdtemp(prefix="unexposed-kernels-")
+    except OSError as error:
+        raise InputError(f"no folder for compiled kernels can be written; {CURE}") from error

@@ -1,0 +1,26 @@
+"""What `make setup` installs is known to the byte."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def named(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement)[0].lower().replace("_", "-")
+
+
+def test_every_package_of_every_extra_is_pinned_with_its_hashes():
+    text = (ROOT / "constraints.txt").read_text()
+    pins = re.findall(r"^([\w-]+)==.*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert len(pins) == len(re.findall(r"^\w", text, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for asked in (project["dependencies"], *project["optional-dependencies"].values()):
+        assert {named(one) for one in asked} <= set(pins)
+
+
+def test_setup_installs_nothing_without_a_hash():
+    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
+    assert lines
+    assert all("--require-hashes" in line or "--no-deps" in line for line in lines)

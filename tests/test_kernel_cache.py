@@ -1,0 +1,93 @@
+"""Kernels are kept somewhere even where neither the package nor the home can be written."""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unexposed
+
+KERNELS = (
+    "from unexposed import compiled\n"
+    "from unexposed.engine.cpu import phases\n"
+    "compiled.below(3, compiled.STEP)\n"
+    "print(compiled.below.stats.cache_path, phases.run.stats.cache_path, sep='\\n')\n"
+)
+
+
+@pytest.fixture
+def read_only(tmp_path) -> Path:
+    """The package as if it could not be written: a file where numba would make a folder."""
+    source = Path(unexposed.__file__).parent
+    shutil.copytree(source, tmp_path / "unexposed", ignore=lambda *_: ["__pycache__"])
+    for folder in {path.parent for path in (tmp_path / "unexposed").rglob("*.py")}:
+        (folder / "__pycache__").touch()
+    return tmp_path
+
+
+def kernels(read_only: Path, temporary: Path) -> subprocess.CompletedProcess[str]:
+    drop = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "PYTHONPYCACHEPREFIX")
+    kept = {name: value for name, value in os.environ.items() if name not in drop}
+    places = {"HOME": "/dev/null", "PYTHONPATH": str(read_only), "TMPDIR": str(temporary)}
+    words = [sys.executable, "-c", KERNELS]
+    return subprocess.run(words, env=kept | places, capture_output=True, text=True, check=False)
+
+
+def test_kernels_without_a_place_go_to_a_temporary_folder_of_this_user_alone(read_only, tmp_path):
+    (temporary := tmp_path / "temporary").mkdir()
+    end = kernels(read_only, temporary)
+    assert end.returncode == 0, end.stderr
+    (folder,) = temporary.iterdir()
+    assert all(line.startswith(str(folder)) for line in end.stdout.splitlines())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert end.stderr.splitlines() == [
+        f"compiled kernels are kept in {folder}: no other place can be written; "
+        "set NUMBA_CACHE_DIR to a folder that can be written"
+    ]
+    kept = set(folder.rglob("*"))
+    assert kernels(read_only, temporary).returncode == 0
+    assert set(folder.rglob("*")) == kept  # not compiled again
+
+
+def test_a_temporary_folder_that_others_can_write_is_not_used(read_only, tmp_path):
+    (temporary := tmp_path / "temporary").mkdir()
+    (theirs := temporary / f"unexposed-kernels-{os.getuid()}").mkdir()
+    theirs.chmod(0o777)
+    end = kernels(read_only, temporary)
+    assert end.returncode == 0, end.stderr
+    assert list(theirs.iterdir()) == []
+    assert len(list(temporary.iterdir())) == 2
+
+
+def test_no_place_at_all_is_one_sentence(monkeypatch, tmp_path):
+    from unexposed import kernel_cache
+
+    def unable(_: object) -> None:
+        raise RuntimeError("cannot cache function 'f': no locator available for file 'f.py'")
+
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "not here"))
+    with pytest.raises(unexposed.InputError, match="no folder for compiled kernels.*NUMBA_CACHE"):
+        kernel_cache.cached(unable, len)
+
+
+def twice(n):
+    return 2 * n
+
+
+def test_a_kernel_that_a_full_disk_cannot_keep_is_used_all_the_same(monkeypatch):
+    import numba.core.caching
+
+    from unexposed import kernel_cache
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "save", full)
+    assert kernel_cache.cached(numba.njit(cache=True), twice)(3) == 6
+    with pytest.raises(OSError, match="No space left"):
+        numba.njit(cache=True)(twice)(3)  # as numba alone does
