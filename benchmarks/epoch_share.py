@@ -27,7 +27,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.methods import make
-from unexposed.methods.trained import FactorMethod
+from unexposed.methods.composed import ComposedMethod
 from unexposed.training.given import Side
 
 N_USERS, N_ITEMS, N_CLICKS = 15_400, 1_000, 125_077  # Yahoo!R3; a tenth of the clicks is held out
@@ -60,18 +60,18 @@ def drawn_clicks(rng: np.random.Generator) -> Clicks:
 
 
 def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch]:
-    """A call that trains for one more epoch, as `FactorMethod.train` does, and times its parts."""
+    """A call that trains for one more epoch, as `ComposedMethod` does, and times its parts."""
     method = make(name, engine="cpu")
-    assert isinstance(method, FactorMethod)
+    assert isinstance(method, ComposedMethod)
     rng, side = np.random.default_rng(0), Side()
     engine = method.build(clicks, side, rng)
-    learned_from = method.trained_on(clicks, side)
+    learned_from = method.composition().learned_from(clicks, side)
     quality = method.loop(clicks, held_out).quality
     assert quality is not None
 
     def run() -> Epoch:
         clock = [time.process_time()]
-        samples = method.drawing().samples(learned_from, rng)
+        samples = method.composition().drawing.samples(learned_from, rng)
         clock.append(time.process_time())
         engine.epoch(samples, batch_size=method.batch_size)
         clock.append(time.process_time())

@@ -69,7 +69,7 @@ def course(
         parameters: Parameters = trainee.parameters()
 
         def scores(users: Any, parameters: Parameters = parameters) -> Any:
-            return method.scores(parameters, users)
+            return method.scores(parameters, users, split.train)
 
         ranked = rank_judged(scores, judged, split.train)
         said = estimates(scores, split.train, split.held_out)

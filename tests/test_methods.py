@@ -68,9 +68,7 @@ def test_another_seed_gives_other_scores(name, small_world):
     clicks = small_world.clicks(0)
     users = np.arange(10, dtype=np.int32)
     one, two = (fitted(name, clicks, epochs=3, seed=s) for s in (0, 1))
-    assert not np.array_equal(
-        one.method.scores(one.parameters, users), two.method.scores(two.parameters, users)
-    )
+    assert not np.array_equal(one.scores(users), two.scores(users))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -88,7 +86,7 @@ def test_scores_are_finite_for_every_user_also_without_clicks(name, small_world)
     clicks = small_world.clicks(0)
     without_first = clicks.pick(clicks.users > 0)
     model = fitted(name, without_first, epochs=3)
-    scores = model.method.scores(model.parameters, np.arange(clicks.n_users, dtype=np.int32))
+    scores = model.scores(np.arange(clicks.n_users, dtype=np.int32))
     assert scores.shape == (clicks.n_users, clicks.n_items)
     assert np.isfinite(scores).all()
 
@@ -198,7 +196,7 @@ def test_the_exposure_of_pairs_is_that_of_whole_rows(name, checkerboard, monkeyp
 @pytest.mark.parametrize("name", METHODS)
 def test_a_score_said_to_be_a_probability_is_one(name, checkerboard):
     model = fitted(name, checkerboard[0])
-    scores = model.method.scores(model.parameters, np.arange(24, dtype=np.int32))
+    scores = model.scores(np.arange(24, dtype=np.int32))
     if model.method.scale == "probability":
         assert ((scores >= 0) & (scores <= 1)).all()
     if model.method.scale == "logit":

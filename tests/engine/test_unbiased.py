@@ -49,10 +49,7 @@ def errors() -> dict[str, np.ndarray]:
         ),
     }
     true = WORLD.relevance(USERS).mean(axis=0)
-    estimates = {
-        name: expit(model.method.scores(model.parameters, USERS)).mean(axis=0)
-        for name, model in models.items()
-    }
+    estimates = {name: expit(model.scores(USERS)).mean(axis=0) for name, model in models.items()}
     return {name: logit(estimate) - logit(true) for name, estimate in estimates.items()}
 
 
@@ -83,7 +80,7 @@ def test_the_true_exposure_recovers_relevance_better_than_plain_factorisation():
     relevance = WORLD.relevance(USERS)
 
     def recovered(model):
-        scores = model.method.scores(model.parameters, USERS)
+        scores = model.scores(USERS)
         return np.mean([np.corrcoef(scores[u], relevance[u])[0, 1] for u in USERS])
 
     assert recovered(truth) > recovered(plain) + 0.05

@@ -18,6 +18,7 @@ from unexposed.experiments.task import Task
 from unexposed.methods import make
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
+from unexposed.model.recommender import Vectors
 from unexposed.progress import Silent
 from unexposed.training import loop as training
 from unexposed.training.given import Side
@@ -65,6 +66,9 @@ class Told(TrainedMethod):
             start.copy,
             training.Memory.of(self.name, start, np.random.default_rng(seed)),
         )
+
+    def vectors(self, parameters):
+        return Vectors(parameters["user_factors"], parameters["item_factors"])
 
     def exposure(self, parameters, users):
         return self.says(users)

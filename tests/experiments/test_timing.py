@@ -115,7 +115,7 @@ def test_samples_of_an_epoch_by_hand(name, settings, samples):
         user_ids=Ids.range(4),
         item_ids=Ids.range(3),
     )
-    assert timing.samples(quick(name, **settings), clicks) == samples
+    assert quick(name, **settings).pairs_of_epoch(clicks) == samples
     assert timed(quick(name, **settings), clicks)["samples"] == samples
 
 
@@ -159,7 +159,7 @@ def test_body_times_the_epochs_on_the_clicks_that_are_not_held_out():
     found = timing.body(task)
     assert len(found["epoch_seconds"]) == 2
     assert found["engine"] == "cpu"
-    assert found["samples"] == timing.samples(task.method, task.data.split(1).train)
+    assert found["samples"] == task.method.pairs_of_epoch(task.data.split(1).train)
 
 
 def test_an_option_is_refused():

@@ -89,7 +89,7 @@ def test_scores_are_the_mean_relevance_of_the_sub_models():
     users, items = (model.parameters[name] for name in SUBMODEL)
     chosen = np.array([7, 0], dtype=np.int32)
     p = 1 / (1 + np.exp(-np.einsum("ucd,icd->uic", users[chosen], items)))
-    np.testing.assert_allclose(model.method.scores(model.parameters, chosen), p.mean(2), rtol=1e-5)
+    np.testing.assert_allclose(model.scores(chosen), p.mean(2), rtol=1e-5)
 
 
 def random_tables(method):

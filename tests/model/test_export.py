@@ -48,7 +48,7 @@ def test_the_methods_with_vectors_are_those_whose_score_is_their_product(small_w
                 export.vectors(trained)
             continue
         found = export.vectors(trained)
-        scores = trained.method.scores(trained.parameters, users)
+        scores = trained.scores(users)
         np.testing.assert_allclose(found.users[users] @ found.items.T, scores, rtol=1e-4, atol=1e-6)
 
 

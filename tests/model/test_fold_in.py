@@ -281,8 +281,8 @@ def test_folded_in_users_are_ranked_as_trained_ones(name):
     folded = model.fold_in(strangers)
     active = np.flatnonzero(strangers.user_counts >= 3)  # so that some were trained on
     there = folded.user_ids.index([f"new {u}" for u in active])
-    one = model.method.scores(model.parameters, (active + 250).astype(np.int32))
-    two = folded.method.scores(folded.parameters, there)
+    one = model.scores((active + 250).astype(np.int32))
+    two = folded.scores(there)
     correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(one, two, strict=True)]
     assert np.mean(correlation) > 0.8
 

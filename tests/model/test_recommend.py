@@ -52,7 +52,7 @@ def brute(model, value, k):
 
 
 def unclicked(model):
-    value = model.method.scores(model.parameters, ALL).astype(np.float64)
+    value = model.scores(ALL).astype(np.float64)
     value[model.clicks.users, model.clicks.items] = -np.inf
     return value
 
@@ -69,7 +69,7 @@ def test_every_rule_leaves_out_what_it_says_and_nothing_else(model):
     value = unclicked(model)
     shown = model.method.exposure(model.parameters, ALL)
     items = np.arange(N_ITEMS)
-    everything = model.method.scores(model.parameters, ALL)
+    everything = model.scores(ALL)
     at_least = float(shown[0, value[0].argmax()])  # of a pair that is recommended, and stays
     cases = [
         ({}, value),
@@ -162,7 +162,7 @@ def test_columns_are_those_that_the_method_has(clicks):
 def test_a_stranger_gets_the_items_of_the_greatest_mean_relevance(model):
     table = model.recommend(["ghost", "user 2"], 4, rules=Rules(unknown="popular"))
     assert table["known"].to_list() == [False] * 4 + [True] * 4
-    mean = expit(model.method.scores(model.parameters, ALL)).mean(axis=0)
+    mean = expit(model.scores(ALL)).mean(axis=0)
     best = np.argsort(-mean)[:4]
     list_ = table.filter(pl.col("user") == "ghost")
     assert list_["item"].to_list() == [f"item {i}" for i in best]

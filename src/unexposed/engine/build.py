@@ -10,6 +10,7 @@ from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
+from unexposed.maths.relevance import DotProduct, Relevance
 from unexposed.sampling.validation import ValidationSet
 
 
@@ -21,26 +22,27 @@ def build(
     exposure: NDArray[Any] | None = None,
     features: NDArray[Any] | None = None,
     validation: ValidationSet | None = None,
+    relevance: Relevance | None = None,
     name: Name = "auto",
 ) -> Engine:
-    """The engine of this name, or the fastest one that knows the objective and runs here."""
+    """The engine of this name, or the fastest one that knows the objective and runs here.
+
+    Without a relevance model it is the dot product of `user_factors` and `item_factors`.
+    """
+    is_product = relevance is None or isinstance(relevance, DotProduct)
+    known = is_product and has_closed_form(objective, parameters, features)
     if name == "auto":
-        if not has_closed_form(objective, parameters, features):
-            name = "reference"
-        else:
-            name = "cuda" if cuda.available() else "cpu"
+        name = "reference" if not known else "cuda" if cuda.available() else "cpu"
     elif name == "cuda" and not cuda.available():
         raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
-    engines: dict[str, Callable[..., Engine]] = {
-        "cuda": cuda.CudaEngine,
-        "cpu": CpuEngine,
-        "reference": ReferenceEngine,
+    given: dict[str, Any] = {
+        "exposure": exposure,
+        "features": features,
+        "validation": validation,
     }
-    return engines[name](
-        objective,
-        optimiser,
-        parameters,
-        exposure=exposure,
-        features=features,
-        validation=validation,
-    )
+    if name == "reference":
+        return ReferenceEngine(objective, optimiser, parameters, relevance=relevance, **given)
+    if not is_product:
+        raise InputError(f"the {name} engine knows dot products only; use the reference engine")
+    engines: dict[str, Callable[..., Engine]] = {"cuda": cuda.CudaEngine, "cpu": CpuEngine}
+    return engines[name](objective, optimiser, parameters, **given)

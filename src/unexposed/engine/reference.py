@@ -1,4 +1,4 @@
-"""The oracle: steps by autograd, in float32 or float64, for every objective."""
+"""The specification: steps by autograd, in float32 or float64, for every objective."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +13,7 @@ from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, pairwise
+from unexposed.maths.relevance import DotProduct, Relevance, Touched
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -25,6 +26,7 @@ class ReferenceEngine:
     `exposure` is given for each item (n_items,) or each pair (n_users, n_items); for a learned
     exposure it is the popularity that the gate mixes in. `features` (n_users, …) are mapped into
     e_u where the parameters hold an `exposure_feature_weight` in place of free user vectors.
+    `relevance` gives the logits; the dot product of `user_factors` and `item_factors` if not given.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class ReferenceEngine:
         exposure: NDArray[Any] | None = None,
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
+        relevance: Relevance | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self._objective = objective
+        self._relevance = relevance or DotProduct(0, 0.0)
         self._optimiser = optimiser
         self._tables = {name: torch.tensor(a, dtype=dtype) for name, a in parameters.items()}
         self._exposure = None if exposure is None else torch.tensor(exposure, dtype=dtype)
@@ -96,8 +100,9 @@ class ReferenceEngine:
 
     def _relevance_step(self, pairs: "_Batch", exposure: Tensor) -> float:
         """One Adam step on the loss of the batch, the exposure held fixed."""
-        user_rows, item_rows = self._leaves(pairs)
-        logit = _dot(user_rows[pairs.user_at], item_rows[pairs.item_at])
+        touched = self._touched(pairs)
+        leaves = self._leaves(touched)
+        logit = self._logits(touched, leaves, pairs.users, pairs.items)
         if self._objective.loss == "pairwise":
             drawn = pairs.click == 0
             value = pairwise(logit[pairs.first_at[drawn]] - logit[drawn])
@@ -106,23 +111,35 @@ class ReferenceEngine:
             value = LOSSES[self._objective.loss].value(logit, pairs.click, exposure)
             loss = (pairs.weight * value).sum()
         loss = loss / pairs.n_clicks
-        gradient = torch.autograd.grad(loss, (user_rows, item_rows))
-        for name, rows, at, by in (
-            ("user_factors", pairs.user_rows, pairs.user_at, gradient[0]),
-            ("item_factors", pairs.item_rows, pairs.item_at, gradient[1]),
-        ):
-            terms = torch.bincount(at).to(self._dtype)[:, None] / pairs.n_clicks
-            self._adam[name].step(rows, by, number=self._steps, terms=terms)
+        gradients = torch.autograd.grad(loss, leaves)
+        for (name, (rows, times)), gradient in zip(touched.items(), gradients, strict=True):
+            shape = (-1, *(1 for _ in gradient.shape[1:]))
+            terms = times.to(self._dtype).reshape(shape) / pairs.n_clicks
+            self._adam[name].step(rows, gradient, number=self._steps, terms=terms)
         return float(loss.detach())
 
     def _move(self, name: str, rows: Tensor, gradient: Tensor) -> None:
         self._adam[name].step(rows, gradient, number=self._steps)
 
-    def _leaves(self, pairs: "_Batch") -> tuple[Tensor, Tensor]:
-        return (
-            self._tables["user_factors"][pairs.user_rows].requires_grad_(),
-            self._tables["item_factors"][pairs.item_rows].requires_grad_(),
-        )
+    def _touched(self, pairs: "_Batch") -> dict[str, Touched]:
+        return self._relevance.touched(self._tables, pairs.users, pairs.items)
+
+    def _leaves(self, touched: dict[str, Touched]) -> tuple[Tensor, ...]:
+        """The touched rows of each table, as leaves of autograd."""
+        return tuple(self._tables[name][t.rows].requires_grad_() for name, t in touched.items())
+
+    def _logits(
+        self,
+        touched: dict[str, Touched],
+        leaves: tuple[Tensor, ...],
+        users: Tensor,
+        items: Tensor,
+    ) -> Tensor:
+        """The logits of pairs, the touched rows replaced by these."""
+        tables = dict(self._tables)
+        for (name, t), rows in zip(touched.items(), leaves, strict=True):
+            tables[name] = tables[name].index_put((t.rows,), rows)
+        return self._relevance.logits(tables, users, items)
 
     # α: exposure ------------------------------------------------------------------------------
 
@@ -150,7 +167,7 @@ class ReferenceEngine:
             first = self._features[pairs.user_rows] @ first
         return gated(
             first[pairs.user_at],
-            self._tables["item_factors"][pairs.items],
+            self._relevance.item_vectors(self._tables, pairs.items),
             gate_weight,
             gate_bias,
             self._exposure[pairs.items],
@@ -159,10 +176,10 @@ class ReferenceEngine:
 
     def _train_loss(self, pairs: "_Batch") -> Callable[..., Tensor]:
         """L_train(ω, α) of the batch, a sum over its pairs, ω being the rows it touches."""
-        value = LOSSES[self._objective.loss].value
+        value, touched = LOSSES[self._objective.loss].value, self._touched(pairs)
 
         def loss(relevance: tuple[Tensor, ...], alpha: tuple[Tensor, ...]) -> Tensor:
-            logit = _dot(relevance[0][pairs.user_at], relevance[1][pairs.item_at])
+            logit = self._logits(touched, relevance, pairs.users, pairs.items)
             return (pairs.weight * value(logit, pairs.click, self._learned(pairs, alpha))).sum()
 
         return loss
@@ -170,7 +187,7 @@ class ReferenceEngine:
     def _exposure_gradients(self, pairs: "_Batch") -> tuple[Tensor, ...]:
         """∂/∂α of what the strategy minimises (see `bilevel.py`)."""
         alpha = self._alpha(pairs)
-        relevance = self._leaves(pairs)
+        relevance = self._leaves(self._touched(pairs))
         train_loss = self._train_loss(pairs)
         strategy, eta = self._objective.strategy, self._optimiser.lookahead
         if strategy in ("joint", "alternate"):
@@ -188,12 +205,10 @@ class ReferenceEngine:
         """
         users, items, relevant = self._next_validation()
         assert self._validation is not None
-        scale = len(self._validation[0]) / len(users)
+        scale, touched = len(self._validation[0]) / len(users), self._touched(pairs)
 
         def loss(relevance: tuple[Tensor, ...]) -> Tensor:
-            user_factors = self._tables["user_factors"].index_put((pairs.user_rows,), relevance[0])
-            item_factors = self._tables["item_factors"].index_put((pairs.item_rows,), relevance[1])
-            logit = _dot(user_factors[users], item_factors[items])
+            logit = self._logits(touched, relevance, users, items)
             one = torch.ones((), dtype=self._dtype)
             return scale * LOSSES["low_variance"].value(logit, relevant, one).sum()
 
@@ -218,7 +233,7 @@ class ReferenceEngine:
 
 
 class _Batch:
-    """A batch as tensors, with the distinct rows it touches and where each pair finds its own."""
+    """A batch as tensors, with its distinct users and where each pair finds its own."""
 
     def __init__(self, samples: Samples, dtype: torch.dtype) -> None:
         pairs = samples.pairs()
@@ -230,11 +245,6 @@ class _Batch:
         # the pair of the click that each pair belongs to
         self.first_at = torch.from_numpy(np.repeat(samples.start[:-1], np.diff(samples.start)))
         self.user_rows, self.user_at = torch.unique(self.users, return_inverse=True)
-        self.item_rows, self.item_at = torch.unique(self.items, return_inverse=True)
-
-
-def _dot(left: Tensor, right: Tensor) -> Tensor:
-    return (left * right).sum(dim=1)
 
 
 def _indices(validation: ValidationSet, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -104,12 +104,9 @@ def evaluate(model: Model, judged: Judgements, by: Protocol) -> Evaluation:
 
 
 def _rank(model: Model, judged: Judgements, by: Protocol) -> Ranking:
-    def scores(users: Indices) -> Block:
-        return model.method.scores(model.parameters, users)
-
     if by.candidates == "judged":
-        return rank_judged(scores, judged, model.clicks)
-    return rank_catalogue(scores, judged, model.clicks, exponent=by.exponent)
+        return rank_judged(model.scores, judged, model.clicks)
+    return rank_catalogue(model.scores, judged, model.clicks, exponent=by.exponent)
 
 
 def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:

@@ -3,17 +3,21 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unexposed.engine.objective import Objective
-from unexposed.methods.trained import FactorMethod
+from unexposed.methods.composed import ComposedMethod, Composition
+from unexposed.sampling.samples import Drawing
 from unexposed.settings import setting
 
 
 @dataclass(frozen=True)
-class BPR(FactorMethod):
+class BPR(ComposedMethod):
     """−log σ(ω_uᵀω_i − ω_uᵀω_j), i clicked and j not, summed over the j drawn for i."""
 
     name: ClassVar[str] = "bpr"
     initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 
-    def objective(self) -> Objective:
-        return Objective("pairwise")
+    def composition(self) -> Composition:
+        return Composition(
+            relevance=self.dot_product(),
+            loss="pairwise",
+            drawing=Drawing(self.negatives, source=self.negatives_from),
+        )

@@ -14,7 +14,8 @@ from unexposed.engine.cjmf.reference import item_exposure
 from unexposed.engine.cjmf.step import LEAST, JointRates, Rates, Samples, Tables
 from unexposed.engine.objective import Name
 from unexposed.maths import exposure
-from unexposed.methods.trained import STEP, TrainedMethod
+from unexposed.methods.composed import STEP
+from unexposed.methods.trained import TrainedMethod
 from unexposed.model.graph import LAST, Graph
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
@@ -85,6 +86,10 @@ class CJMF(TrainedMethod):
             facts={"engine": kind.removesuffix("Learner").lower()},
         )
 
+    def pairs_of_epoch(self, clicks: Clicks) -> int:
+        rng = np.random.default_rng(0)
+        return len(sampling.drawn(clicks, negatives=self.negatives, rng=rng).items)
+
     def popularity(self, clicks: Clicks) -> NDArray[np.float32]:
         return exposure.popularity(
             clicks.item_counts, exponent=self.popularity_exponent, floor=LEAST
@@ -116,8 +121,9 @@ class CJMF(TrainedMethod):
             tables["residual_item_factors"] = np.zeros(items, dtype=np.float32)
         return tables
 
-    def scores(self, parameters: Parameters, users: Indices) -> Block:
+    def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         """The mean of σ(ω_uᵀω_i) over the sub-models."""
+        del clicks
         user_factors = parameters["submodel_user_factors"][users]
         item_factors = parameters["submodel_item_factors"]
         total = np.zeros((len(users), len(item_factors)), dtype=np.float32)

@@ -13,6 +13,7 @@ from unexposed.data.clicks import Clicks, Indices
 from unexposed.maths import algebra
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model.graph import Graph
+from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
@@ -88,6 +89,9 @@ class ExpoMF(TrainedMethod):
         state["prior_exposure"] = self.prior(exposed, matrix.shape[0]).astype(item_factors.dtype)
         return log_likelihood + self.log_prior(user_factors, item_factors, before)
 
+    def vectors(self, parameters: Parameters) -> Vectors:
+        return Vectors(parameters["user_factors"], parameters["item_factors"])
+
     def user_rows(
         self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
     ) -> Parameters:
@@ -122,7 +126,7 @@ class ExpoMF(TrainedMethod):
         exposed for certain; to know that takes the clicks, which are no parameters.
         """
         return exposure_given_no_click(
-            self.scores(parameters, users),
+            parameters["user_factors"][users] @ parameters["item_factors"].T,
             logit(parameters["prior_exposure"]),
             precision=self.click_precision,
         )

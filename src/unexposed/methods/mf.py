@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unexposed.engine.objective import Objective
-from unexposed.methods.trained import PointwiseMethod
+from unexposed.methods.composed import ComposedMethod, Composition, PairSettings
 
 
 @dataclass(frozen=True)
-class MF(PointwiseMethod):
+class MF(PairSettings, ComposedMethod):
     """−[ R̃·log p + (1 − R̃)·log(1 − p) ]: the low-variance loss at m = 1."""
 
     name: ClassVar[str] = "mf"
 
-    def objective(self) -> Objective:
-        return Objective("low_variance")
+    def composition(self) -> Composition:
+        return Composition(
+            relevance=self.dot_product(),
+            loss="low_variance",
+            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+        )

@@ -43,6 +43,7 @@ class Popularity(Recommender):
     def add_score(self, graph: Graph, parameters: Parameters) -> None:
         graph.table("item_counts", parameters["item_counts"], to="score")
 
-    def scores(self, parameters: Parameters, users: Indices) -> Block:
+    def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
+        del clicks
         counts = parameters["item_counts"]
         return np.broadcast_to(counts, (len(users), len(counts)))

@@ -42,7 +42,8 @@ class Random(Recommender):
         del parameters, clicks, n_clicks, epochs
         return {}
 
-    def scores(self, parameters: Parameters, users: Indices) -> Block:
+    def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
+        del clicks
         salt = int(parameters["seed"][0]) + 1
         hashed = pair_hash(users[:, None], parameters["items"][None, :], salt=salt)
         return (hashed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)

@@ -3,16 +3,22 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.engine.objective import Objective
-from unexposed.methods.trained import GivenExposureMethod
+from unexposed.methods.composed import (
+    ComposedMethod,
+    Composition,
+    PairSettings,
+    PopularitySettings,
+)
+from unexposed.methods.exposures import Given
 from unexposed.settings import setting
 
 
 @dataclass(frozen=True)
-class RelMF(GivenExposureMethod):
+class RelMF(PopularitySettings, PairSettings, ComposedMethod):
     """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
 
     name: ClassVar[str] = "relmf"
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})
     popularity_exponent: float = setting(
         0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
@@ -21,6 +27,11 @@ class RelMF(GivenExposureMethod):
     )
     form: Literal["log", "squared"] = setting("log", "of the loss; public code trains the squared")
 
-    def objective(self) -> Objective:
+    def composition(self) -> Composition:
         squared = self.form == "squared"
-        return Objective("inverse_propensity_squared" if squared else "inverse_propensity")
+        return Composition(
+            relevance=self.dot_product(),
+            loss="inverse_propensity_squared" if squared else "inverse_propensity",
+            exposure=Given(self.popularity()),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+        )

@@ -3,20 +3,31 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.engine.objective import Objective
-from unexposed.methods.trained import GivenExposureMethod
+from unexposed.methods.composed import (
+    ComposedMethod,
+    Composition,
+    PairSettings,
+    PopularitySettings,
+)
+from unexposed.methods.exposures import Given
 from unexposed.settings import setting
 
 
 @dataclass(frozen=True)
-class UMF(GivenExposureMethod):
+class UMF(PopularitySettings, PairSettings, ComposedMethod):
     """−[ R̃·log(m·p) + (1 − R̃)·log(1 − m·p) ], m = θ."""
 
     name: ClassVar[str] = "umf"
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})
     popularity_exponent: float = setting(
         0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
     form: Literal["log", "squared"] = setting("log", "of the loss")
 
-    def objective(self) -> Objective:
-        return Objective("low_variance_squared" if self.form == "squared" else "low_variance")
+    def composition(self) -> Composition:
+        return Composition(
+            relevance=self.dot_product(),
+            loss="low_variance_squared" if self.form == "squared" else "low_variance",
+            exposure=Given(self.popularity()),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+        )

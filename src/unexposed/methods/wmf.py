@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks
 from unexposed.maths import algebra
 from unexposed.methods.trained import TrainedMethod, continued
+from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.settings import setting
 from unexposed.training import loop as training
@@ -57,6 +58,9 @@ class WMF(TrainedMethod):
         return training.Trainee(
             steps, epoch, factors.copy, training.Memory.of(self.name, factors, rng)
         )
+
+    def vectors(self, parameters: Parameters) -> Vectors:
+        return Vectors(parameters["user_factors"], parameters["item_factors"])
 
     def user_rows(
         self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
 from unexposed.files.folders import write_folder
 from unexposed.model.model import Model
+from unexposed.model.recommender import Vectors
 from unexposed.model.save import ids_as_json
 from unexposed.model.scorer import check_scorer, scorer
 from unexposed.version import __version__
@@ -29,23 +29,15 @@ WIDE = 256  # a search width that finds nearly all
 MEASURED_USERS = 1000
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """What a user and an item are to a factor model: the score of a pair is their product."""
-
-    users: NDArray[np.float32]
-    items: NDArray[np.float32]
-
-
 def vectors(model: Model) -> Vectors:
     """The vectors of a model whose score is ω_uᵀω_i."""
-    users, items = (model.parameters.get(f"{side}_factors") for side in ("user", "item"))
-    if users is None or items is None:
+    found = model.method.vectors(model.parameters)
+    if found is None:
         raise InputError(
             f"{model.method.name} has no vectors: its score is not the product of one for the user "
             "and one for the item; export another method, or its recommendations by recommend"
         )
-    return Vectors(*(np.ascontiguousarray(table, dtype=np.float32) for table in (users, items)))
+    return Vectors(*(np.ascontiguousarray(table, dtype=np.float32) for table in found))
 
 
 def export_model(model: Model, folder: str | Path, *, kind: str, k: int = 10) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _check_shapes(model: Model) -> None:
             raise ValueError(f"{name} has {array.shape[-1]} columns for {dim}")
     nobody = np.zeros(0, dtype=np.int32)
     method, parameters = model.method, model.parameters
-    blocks = [method.scores(parameters, nobody)]
+    blocks = [model.scores(nobody)]
     exposure = method.exposure(parameters, nobody)
     if exposure is not None:
         blocks += [exposure, method.pair_exposure(parameters, nobody, nobody)[:, None]]

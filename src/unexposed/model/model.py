@@ -47,12 +47,16 @@ class Model:
 
     def blocks(self, users: Indices) -> Iterator[tuple[slice, Block]]:
         """Scores of all items for these users (indices), a bounded part at a time."""
-        return blocks(lambda part: self.method.scores(self.parameters, part), users, self.clicks)
+        return blocks(self.scores, users, self.clicks)
+
+    def scores(self, users: Indices) -> Block:
+        """The score of every item for each of these users (indices)."""
+        return self.method.scores(self.parameters, users, self.clicks)
 
     def score(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
         """The score of each pair of raw ids."""
         rows, columns = self._pairs(users, items)
-        return pairs_from_rows(lambda u: self.method.scores(self.parameters, u), rows, columns)
+        return pairs_from_rows(self.scores, rows, columns)
 
     def exposure(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
         """The learned or given exposure of each pair of raw ids."""

@@ -49,7 +49,7 @@ class Average:
         method = model.method
         worth, shown = np.zeros(n_items), np.zeros(n_items)
         for part in parts(len(users), n_items):
-            scores = method.scores(model.parameters, users[part])
+            scores = model.scores(users[part])
             found = relevance(method, scores)
             worth += (scores if found is None else found).sum(axis=0, dtype=np.float64)
             exposure = method.exposure(model.parameters, users[part])
@@ -137,19 +137,23 @@ class Server:
 
     def _scores(self, rows: Indices) -> Block:
         average = None if self.average is None else self.average.score
-        return self._with_strangers(self.model.method.scores, rows, average)
+        return self._with_strangers(self.model.scores, rows, average)
 
     def _exposures(self, rows: Indices) -> Block:
         average = None if self.average is None else self.average.exposure
-        return self._with_strangers(self.model.method.exposure, rows, average)
+
+        def exposure(users: Indices) -> Any:
+            return self.model.method.exposure(self.model.parameters, users)
+
+        return self._with_strangers(exposure, rows, average)
 
     def _with_strangers(self, of: Any, rows: Indices, average: Array | None) -> Block:
         known = rows < self.model.clicks.n_users
         if known.all():
-            return of(self.model.parameters, rows)
+            return of(rows)
         assert average is not None
         out = np.empty((len(rows), len(average)), dtype=np.float32)
-        out[known] = of(self.model.parameters, rows[known])
+        out[known] = of(rows[known])
         out[~known] = average
         return out
 
@@ -186,9 +190,10 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
     """The k users or items whose vectors point the same way, by the cosine of the angle."""
     import polars as pl
 
-    vectors = model.parameters.get(f"{kind}_factors")
-    if vectors is None:
+    found = model.method.vectors(model.parameters)
+    if found is None:
         raise InputError(f"{model.method.name} has no {kind} vectors to compare")
+    vectors = found.users if kind == "user" else found.items
     if not 1 <= k < len(vectors):
         raise InputError(f"k must be between 1 and {len(vectors) - 1} other {kind}s, got {k}")
     index = model.known([raw], kind)

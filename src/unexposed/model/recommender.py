@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,13 @@ from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, pairs_from_rows
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
+
+
+class Vectors(NamedTuple):
+    """What a user and an item are to a factor model: the score of a pair is their product."""
+
+    users: NDArray[Any]
+    items: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -95,9 +102,22 @@ class Recommender(ABC):
     ) -> tuple[Parameters, dict[str, Any]]:
         """What was learned, as arrays by name, and the facts of the training."""
 
-    @abstractmethod
-    def scores(self, parameters: Parameters, users: Indices) -> Block:
-        """How relevant every item is to each of these users; only the order matters."""
+    def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
+        """How relevant every item is to each of these users; only the order matters.
+
+        `clicks` are those of the model's users, of whom `users` are indices. A method whose score
+        is a product of `vectors` need not say more.
+        """
+        del clicks
+        vectors = self.vectors(parameters)
+        if vectors is None:
+            raise NotImplementedError(f"{self.name} states neither scores nor vectors")
+        return vectors.users[users] @ vectors.items.T
+
+    def vectors(self, parameters: Parameters) -> Vectors | None:
+        """The vectors whose product is the score, where it is one."""
+        del parameters
+        return None
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
         """How likely each of these users was shown each item, where the method models it."""
@@ -106,8 +126,14 @@ class Recommender(ABC):
 
     def add_score(self, graph: Graph, parameters: Parameters) -> None:
         """Add the score of each pair to an ONNX graph, as an output `score`."""
-        del graph, parameters
-        raise InputError(f"{self.name} has no scorer to export; recommend writes its lists")
+        vectors = self.vectors(parameters)
+        if vectors is None:
+            raise InputError(f"{self.name} has no scorer to export; recommend writes its lists")
+        graph.constant("user_factors", vectors.users)
+        graph.constant("item_factors", vectors.items)
+        graph.add("Gather", "user_factors", "users", to="user")  # (batch, dim)
+        graph.add("Gather", "item_factors", "items", to="item")  # (batch, candidates, dim)
+        graph.outputs.append(graph.product("item", "user", to="score"))
 
     def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
         """Add the exposure of each pair, as an output `exposure`, where the method models it."""

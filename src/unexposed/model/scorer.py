@@ -75,7 +75,7 @@ def check_scorer(model: Model, path: Path) -> dict[str, Any]:
     run, by = _runner(path)
     found = run({"users": users, "items": items})
     rows = users.astype(np.int32)
-    score = model.method.scores(model.parameters, rows)
+    score = model.scores(rows)
     expected = {
         "score": score,
         "relevance": relevance(model.method, score),

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unexposed.data.clicks import Clicks, Indices
-from unexposed.methods.cjmf import CJMF
 from unexposed.methods.expomf import ExpoMF
-from unexposed.methods.trained import FactorMethod
 from unexposed.model.filters import hide
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, blocks
@@ -74,9 +72,9 @@ def draw(model: Model, *, seed: int = 0) -> Sample:
 
 def relevance_of(model: Model, score: NDArray[Any]) -> NDArray[np.float64] | None:
     """P(click | exposed) from a score; None for a method whose scores only order items."""
-    if isinstance(model.method, FactorMethod) and model.method.objective().loss != "pairwise":
+    if model.method.scale == "logit":
         return expit(score.astype(np.float64))
-    if isinstance(model.method, CJMF):
+    if model.method.scale == "probability":
         return score.astype(np.float64)
     if isinstance(model.method, ExpoMF):  # the mean of a click once exposed
         return score.astype(np.float64).clip(0, 1)

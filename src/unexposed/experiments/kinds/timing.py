@@ -10,15 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
-from unexposed.methods.cjmf import CJMF
-from unexposed.methods.trained import FactorMethod, TrainedMethod
+from unexposed.methods.trained import TrainedMethod
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
-from unexposed.sampling.samples import drawn
 from unexposed.settings import check_table
 from unexposed.training.given import Side
 
@@ -53,21 +49,10 @@ def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress
     return {
         "epoch_seconds": seconds,
         "engine": trainee.facts.get("engine", "cpu"),
-        "samples": samples(method, clicks),
+        "samples": method.pairs_of_epoch(clicks),
         "median": statistics.median(seconds),
         "facts": {"load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None},
     }
-
-
-def samples(method: TrainedMethod, clicks: Clicks) -> int:
-    """How many pairs an epoch learns from; of a sweep over the whole matrix, all of them."""
-    rng = np.random.default_rng(0)
-    if isinstance(method, FactorMethod):
-        learned_from = method.trained_on(clicks, Side())
-        return len(method.drawing().samples(learned_from, rng).items)
-    if isinstance(method, CJMF):
-        return len(drawn(clicks, negatives=method.negatives, rng=rng).items)
-    return clicks.n_users * clicks.n_items
 
 
 def ratio(

@@ -1,0 +1,254 @@
+"""Methods composed of parts: relevance × loss × exposure × sampling × strategy.
+
+A method states each part as a value (`composition`); the engine, the loop, serving and export work
+with the parts, whatever they are.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.engine.build import build
+from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
+from unexposed.errors import InputError
+from unexposed.maths.relevance import DotProduct, Relevance
+from unexposed.methods.exposures import AllSeen, Exposure, Gated, Popularity
+from unexposed.methods.trained import TrainedMethod, continued
+from unexposed.model import fold_in
+from unexposed.model.graph import Graph
+from unexposed.model.recommender import Vectors
+from unexposed.progress import Progress
+from unexposed.ranking.blocks import Block
+from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
+from unexposed.settings import setting
+from unexposed.training import loop as training
+from unexposed.training.given import Parameters, Side
+from unexposed.training.strategy import ExposureLearning
+
+STEP = 2  # counts changes to what a step computes: results of an earlier step are no longer ours
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts of a trained method."""
+
+    relevance: Relevance
+    loss: str  # of `maths/losses.py`
+    drawing: Drawing  # the samples of an epoch
+    exposure: Exposure = AllSeen()  # noqa: RUF009  (it holds nothing)
+    learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
+
+    def objective(self) -> Objective:
+        if self.learning is None:
+            return Objective(self.loss)
+        offset = self.exposure.offset if isinstance(self.exposure, Gated) else 0.0
+        guide = self.learning.guide
+        return Objective(
+            self.loss, self.learning.strategy, offset=offset, validation_batch=guide.batch
+        )
+
+    def optimiser(self, learning_rate: float, weight_decay: float) -> Optimiser:
+        if self.learning is None:
+            return Optimiser(learning_rate, weight_decay)
+        return Optimiser(
+            learning_rate,
+            weight_decay,
+            exposure_learning_rate=self.learning.learning_rate,
+            exposure_weight_decay=self.learning.weight_decay,
+            gate_pace=self.learning.gate_pace,
+            lookahead=self.learning.lookahead,
+        )
+
+    def learned_from(self, clicks: Clicks, side: Side) -> Clicks:
+        """The clicks that samples are drawn from."""
+        if self.learning is None:
+            return clicks
+        return self.learning.guide.training_clicks(clicks, side.validation)
+
+
+@dataclass(frozen=True)
+class ComposedMethod(TrainedMethod):
+    """A composition, trained by Adam on batches of clicks with their drawn items."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    step: ClassVar[int] = STEP
+
+    dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
+    batch_size: int = setting(
+        256,
+        "clicks in a batch, each with its drawn items",
+        low=1,
+        search=[128, 256, 512, 1024],
+    )
+    learning_rate: float = setting(1e-3, "of Adam, for the relevance", above=0, search=(3e-4, 5e-3))
+    weight_decay: float = setting(
+        5e-3,
+        "half of it times |ωᵤ|² + |ωᵢ|² is added to the loss of every pair",
+        low=0,
+        search=(5e-4, 5e-2),
+    )
+    negatives: int = setting(
+        10, "items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+    )
+    negatives_from: Source = setting(
+        "unclicked",
+        "what they are drawn from: what the user has not clicked, or all items",
+        search=["unclicked", "catalogue"],
+    )
+    initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
+    engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
+
+    @abstractmethod
+    def composition(self) -> Composition:
+        """The parts of this method, from its settings."""
+
+    def dot_product(self) -> DotProduct:
+        return DotProduct(self.dim, self.initial_scale)
+
+    def optimiser(self) -> Optimiser:
+        return self.composition().optimiser(self.learning_rate, self.weight_decay)
+
+    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+        """The engine that will train this method, before its first step."""
+        parts = self.composition()
+        start = parts.relevance.initial(clicks.n_users, clicks.n_items, rng)
+        start |= parts.exposure.initial(clicks.n_users, self.dim, side, rng)
+        guide = None
+        if parts.learning is not None:
+            guide = parts.learning.guide.pairs(clicks, side.validation, rng)
+        return build(
+            parts.objective(),
+            self.optimiser(),
+            continued(start, side.start),
+            relevance=parts.relevance,
+            exposure=parts.exposure.table(clicks, side),
+            features=side.user_features,
+            validation=guide,
+            name=self.engine,
+        )
+
+    def trainee(
+        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
+    ) -> training.Trainee:
+        parts = self.composition()
+        rng = np.random.default_rng(seed)
+        engine = self.build(clicks, side, rng)
+        kind = type(engine).__name__
+        name = kind.removesuffix("Engine").lower()
+        if kind != "ReferenceEngine":  # which has nothing to compile
+            progress.note(f"getting the {name} engine ready: compiled once on a machine, then kept")
+        engine.compile()
+        return training.Trainee(
+            *self._steps_and_epoch(engine, parts.learned_from(clicks, side), seed, rng),
+            parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side),
+            memory=training.Memory(kind, engine.state, engine.restore, rng),
+            facts={"engine": name},
+        )
+
+    def pairs_of_epoch(self, clicks: Clicks) -> int:
+        parts = self.composition()
+        drawn = parts.drawing.samples(parts.learned_from(clicks, Side()), np.random.default_rng(0))
+        return len(drawn.items)
+
+    def _steps_and_epoch(
+        self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
+    ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
+        """One epoch of training, on samples drawn by the engine where it can, else here."""
+        drawing, size = self.composition().drawing, self.batch_size
+
+        def steps(samples: Samples) -> Iterator[float]:
+            return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
+
+        if not drawing.every_pair and isinstance(engine, DrawsSamples):
+            sampler = engine.sampler(clicks, drawing, seed=seed)
+            return (
+                lambda: steps(sampler.draw()),
+                lambda: engine.train_epoch(sampler, batch_size=size),
+            )
+        return (
+            lambda: steps(drawing.samples(clicks, rng)),
+            lambda: engine.epoch(drawing.samples(clicks, rng), batch_size=size),
+        )
+
+    def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
+        del clicks
+        return self.composition().relevance.scores(parameters, users)
+
+    def vectors(self, parameters: Parameters) -> Vectors | None:
+        if not isinstance(self.composition().relevance, DotProduct):
+            return None
+        return Vectors(parameters["user_factors"], parameters["item_factors"])
+
+    def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
+        return self.composition().exposure.block(parameters, users)
+
+    def pair_exposure(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]:
+        return self.composition().exposure.pairs(parameters, users, items)
+
+    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
+        self.composition().exposure.add_to(graph, parameters)
+
+    def user_rows(
+        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+    ) -> Parameters:
+        parts = self.composition()
+        if not isinstance(parts.relevance, DotProduct):
+            raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
+        vectors = fold_in.solve(
+            parameters["item_factors"],
+            clicks,
+            parts.objective(),
+            self.optimiser(),
+            exposure=parts.exposure.of_new_user(parameters),
+            drawing=parts.drawing,
+            n_clicks=n_clicks,
+            batch_size=self.batch_size,
+            epochs=epochs,
+        )
+        rows = parts.exposure.rows_of_new_users(parameters, clicks.n_users)
+        return {"user_factors": vectors, **rows}
+
+
+# Settings that several methods share
+
+
+@dataclass(frozen=True)
+class PairSettings:
+    """Of methods that learn from single pairs, clicked or not: the score is a logit."""
+
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "logit"
+    pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
+    weighting: Weighting = setting(
+        "none",
+        "or weigh the drawn negatives, then always unclicked ones, to stand for all such pairs",
+    )
+
+    def pair_drawing(self, negatives: int, source: Source) -> Drawing:
+        return Drawing(
+            negatives,
+            self.weighting,
+            every_pair=self.pairs == "all",
+            source="unclicked" if self.weighting == "unbiased" else source,
+        )
+
+
+@dataclass(frozen=True)
+class PopularitySettings:
+    """Of methods whose exposure is, or starts from, the popularity θ of an item."""
+
+    popularity_exponent: float = setting(
+        0.5, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
+    )
+    popularity_floor: float = setting(
+        0.01, "least θ, and that of an item without clicks", above=0, high=1
+    )
+
+    def popularity(self) -> Popularity:
+        return Popularity(self.popularity_exponent, self.popularity_floor)

@@ -1,0 +1,230 @@
+"""How likely a pair was shown: the forms of exposure that a composed method can state."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks, Indices
+from unexposed.errors import InputError
+from unexposed.maths import exposure
+from unexposed.maths.relevance import normal
+from unexposed.model.graph import Graph
+from unexposed.ranking.blocks import Block
+from unexposed.training.given import Parameters, Side
+
+_FIRST = np.zeros(1, dtype=np.int32)
+
+
+class Exposure(Protocol):
+    """One part of a composition; `parameters` are those a model keeps."""
+
+    def table(self, clicks: Clicks, side: Side) -> exposure.Table | None:
+        """The exposure that is not learned: (items,) or (users, items)."""
+        ...
+
+    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+        """What the exposure learns, at the start of training."""
+        ...
+
+    def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        """What a model keeps, from what the engine has learned."""
+        ...
+
+    def block(self, parameters: Parameters, users: Indices) -> Block | None:
+        """The exposure of every item to each of these users; None: there is no exposure model."""
+        ...
+
+    def pairs(
+        self, parameters: Parameters, users: Indices, items: Indices
+    ) -> NDArray[np.float32]: ...
+
+    def of_new_user(self, parameters: Parameters) -> NDArray[np.float32] | None:
+        """The exposure of each item to a user about whom nothing is known."""
+        ...
+
+    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+        """What a model keeps of such users."""
+        ...
+
+    def add_to(self, graph: Graph, parameters: Parameters) -> None:
+        """Add an output `exposure` to an ONNX graph."""
+        ...
+
+
+@dataclass(frozen=True)
+class AllSeen:
+    """m = 1: a missing click is a dislike."""
+
+    def table(self, clicks: Clicks, side: Side) -> None:
+        del clicks, side
+
+    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+        del n_users, dim, side, rng
+        return {}
+
+    def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        del clicks, side
+        return learned
+
+    def block(self, parameters: Parameters, users: Indices) -> None:
+        del parameters, users
+
+    def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
+        del parameters, items
+        return np.ones(len(users), dtype=np.float32)
+
+    def of_new_user(self, parameters: Parameters) -> None:
+        del parameters
+
+    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+        del parameters, n_users
+        return {}
+
+    def add_to(self, graph: Graph, parameters: Parameters) -> None:
+        del graph, parameters
+
+
+@dataclass(frozen=True)
+class Popularity:
+    """θᵢ = max((nᵢ / max n)^exponent, floor)."""
+
+    exponent: float
+    floor: float
+
+    def of(self, clicks: Clicks) -> exposure.Table:
+        return exposure.popularity(clicks.item_counts, exponent=self.exponent, floor=self.floor)
+
+
+@dataclass(frozen=True)
+class Given:
+    """m = θ, or the table that the training is given."""
+
+    popularity: Popularity
+
+    def table(self, clicks: Clicks, side: Side) -> exposure.Table:
+        if side.exposure is None:
+            return self.popularity.of(clicks)
+        return exposure.given(side.exposure, n_users=clicks.n_users, n_items=clicks.n_items)
+
+    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+        del n_users, dim, side, rng
+        return {}
+
+    def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        return learned | {"exposure": self.table(clicks, side)}
+
+    def block(self, parameters: Parameters, users: Indices) -> Block:
+        table = parameters["exposure"]
+        if table.ndim == 1:
+            return np.broadcast_to(table, (len(users), len(table)))
+        return table[users]
+
+    def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
+        table = parameters["exposure"]
+        return table[items] if table.ndim == 1 else table[users, items]
+
+    def of_new_user(self, parameters: Parameters) -> NDArray[np.float32]:
+        table = parameters["exposure"]
+        return table if table.ndim == 1 else table.mean(axis=0)
+
+    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+        if parameters["exposure"].ndim == 1:
+            return {}
+        return {"exposure": np.tile(self.of_new_user(parameters), (n_users, 1))}
+
+    def add_to(self, graph: Graph, parameters: Parameters) -> None:
+        graph.table("exposure_table", parameters["exposure"], to="exposure")
+
+
+@dataclass(frozen=True)
+class Gated:
+    """m = r(ω_i)·σ(e_uᵀω_i + offset) + (1 − r(ω_i))·θ_i,  r(x) = σ(wᵀx + b).
+
+    e, w and b are learned.
+    """
+
+    popularity: Popularity
+    offset: float
+    gate_start: float  # b at the start
+    initial_scale: float
+
+    def table(self, clicks: Clicks, side: Side) -> exposure.Table:
+        del side
+        return self.popularity.of(clicks)
+
+    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+        features = side.user_features
+        if features is None:
+            name, rows = "exposure_user_factors", n_users
+        else:
+            name, rows = "exposure_feature_weight", checked_features(features, n_users).shape[1]
+        return {
+            name: normal(rng, (rows, dim), self.initial_scale),
+            "gate_weight": normal(rng, (1, dim), self.initial_scale)[0],
+            "gate_bias": np.full(1, self.gate_start, dtype=np.float32),
+        }
+
+    def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        found = learned | {"popularity": self.popularity.of(clicks)}
+        if side.user_features is not None:  # e_u = features · weight
+            weight = found.pop("exposure_feature_weight")
+            found["exposure_user_factors"] = (side.user_features @ weight).astype(np.float32)
+        return found
+
+    def block(self, parameters: Parameters, users: Indices) -> Block:
+        return exposure.gated_block(
+            parameters["exposure_user_factors"][users],
+            parameters["item_factors"],
+            parameters["gate_weight"],
+            float(parameters["gate_bias"][0]),
+            parameters["popularity"],
+            offset=self.offset,
+        )
+
+    def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
+        return exposure.gated_pairs(
+            parameters["exposure_user_factors"][users],
+            parameters["item_factors"][items],
+            parameters["gate_weight"],
+            float(parameters["gate_bias"][0]),
+            parameters["popularity"][items],
+            offset=self.offset,
+        )
+
+    def of_new_user(self, parameters: Parameters) -> NDArray[np.float32]:
+        """With e_u at the mean over the users of the model."""
+        mean = parameters["exposure_user_factors"].mean(axis=0, keepdims=True)
+        return self.block(parameters | {"exposure_user_factors": mean}, _FIRST)[0]
+
+    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+        mean = parameters["exposure_user_factors"].mean(axis=0)
+        return {"exposure_user_factors": np.tile(mean, (n_users, 1))}
+
+    def add_to(self, graph: Graph, parameters: Parameters) -> None:
+        """m = θ_i + r·(σ(e_uᵀω_i + offset) − θ_i)."""
+        for name in ("exposure_user_factors", "gate_weight", "gate_bias", "popularity"):
+            graph.constant(name, parameters[name])
+        graph.constant("offset", np.float32(self.offset))
+        graph.add("MatMul", "item", "gate_weight", to="gate_product")
+        graph.add("Add", "gate_product", "gate_bias", to="gate_logit")
+        graph.add("Sigmoid", "gate_logit", to="gate")
+        graph.add("Gather", "exposure_user_factors", "users", to="exposure_user")
+        graph.product("item", "exposure_user", to="seen_product")
+        graph.add("Add", "seen_product", "offset", to="seen_logit")
+        graph.add("Sigmoid", "seen_logit", to="seen")
+        graph.add("Gather", "popularity", "items", to="popular")
+        graph.add("Sub", "seen", "popular", to="difference")
+        graph.add("Mul", "gate", "difference", to="gated")
+        graph.output("Add", "popular", "gated", to="exposure")
+
+
+def checked_features(features: NDArray[Any], n_users: int) -> NDArray[Any]:
+    if features.ndim != 2 or len(features) != n_users:
+        raise InputError(
+            f"user_features must have a row for each of {n_users} users, got shape {features.shape}"
+        )
+    if not np.isfinite(features).all():
+        raise InputError("user_features must be finite numbers")
+    return features

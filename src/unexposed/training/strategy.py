@@ -1,0 +1,57 @@
+"""How an exposure learns beside relevance: the strategy, its pace, the set that guides it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unexposed.data.clicks import Clicks
+from unexposed.engine.objective import Strategy
+from unexposed.errors import InputError
+from unexposed.sampling import validation
+from unexposed.sampling.validation import ValidationSet
+
+
+@dataclass(frozen=True)
+class Guide:
+    """The small unbiased set that a log gives; real random traffic takes its place if given."""
+
+    users: float  # share of the users, the most active
+    items: int  # clicked and unclicked items of each; 0: all that the user clicked
+    negatives: validation.Negatives
+    batch: int  # pairs used at each step; 0: all
+    in_training: bool  # whether its clicks stay in training
+
+    def from_log(self, clicks: Clicks, rng: np.random.Generator | None = None) -> ValidationSet:
+        return validation.from_log(
+            clicks, users=self.users, items=self.items, negatives=self.negatives, rng=rng
+        )
+
+    def pairs(
+        self, clicks: Clicks, given: ValidationSet | None, rng: np.random.Generator
+    ) -> ValidationSet:
+        """The validation pairs, in the order in which steps use them."""
+        return (given or self.from_log(clicks, rng)).shuffled(rng)
+
+    def training_clicks(self, clicks: Clicks, given: ValidationSet | None) -> Clicks:
+        """The clicks that samples are drawn from."""
+        if self.in_training or given is not None:
+            return clicks
+        in_guide = np.isin(clicks.keys, self.from_log(clicks).keys(clicks.n_items))
+        if in_guide.all():
+            raise InputError(
+                "the validation set holds every click, so that none is left to train on: "
+                "keep validation_in_training, or lower validation_users or validation_items"
+            )
+        return clicks.pick(~in_guide)
+
+
+@dataclass(frozen=True)
+class ExposureLearning:
+    """A strategy of `maths/bilevel.py`, with Adam's rates for the exposure."""
+
+    strategy: Strategy
+    learning_rate: float
+    weight_decay: float
+    gate_pace: float  # the gate's learning rate, as a share of the exposure's
+    lookahead: float  # η of the look-ahead step
+    guide: Guide
