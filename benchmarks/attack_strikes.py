@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from usearch.index import Index
 
 from attack_command import FIT, MOST_SECONDS, PREPARING, End, command, ended, forked, must
 
@@ -159,7 +160,8 @@ def disk(place: Path) -> Iterator[bool]:
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
-    """What every file holds, but for the times that models and results tell."""
+    """What every file holds, but for the times that models and results tell, and the order in
+    which threads came to an index."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -172,8 +174,19 @@ def snapshot(folder: Path) -> dict[str, Any]:
             elif path.suffix == ".jsonl":  # a last line without its end does not count
                 lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
                 content = [line | {"seconds": 0, "finished": ""} for line in lines]
+            elif path.suffix == ".usearch":
+                content = indexed(path)
             found[str(path.relative_to(folder))] = content
     return found
+
+
+def indexed(path: Path) -> bytes:
+    """The vectors in an index, in the order of their keys."""
+    try:
+        index = Index.restore(path)
+    except RuntimeError:
+        return b"torn"
+    return np.stack([index.get(key) for key in range(len(index))]).tobytes()
 
 
 def prepare_strikes(whole: Path, base: Path, kills: int) -> dict[str, Struck]:

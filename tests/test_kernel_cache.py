@@ -91,3 +91,9 @@ def test_a_kernel_that_a_full_disk_cannot_keep_is_used_all_the_same(monkeypatch)
     assert kernel_cache.cached(numba.njit(cache=True), twice)(3) == 6
     with pytest.raises(OSError, match="No space left"):
         numba.njit(cache=True)(twice)(3)  # as numba alone does
+
+
+def test_what_numba_leaves_uncompiled_is_used_as_it_is():
+    from unexposed import kernel_cache
+
+    assert kernel_cache.cached(lambda function: function, twice) is twice

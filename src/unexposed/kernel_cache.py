@@ -34,6 +34,8 @@ def cached(njit: Callable[[Any], Any], function: Any) -> Any:
 
 def _kept_if_possible(kernel: Any) -> Any:
     """The kernel, used without being kept where the disk is full; numba would raise OSError."""
+    if not hasattr(kernel, "_cache"):  # NUMBA_DISABLE_JIT: it is the function itself
+        return kernel
     save = kernel._cache.save_overload
 
     def save_if_possible(*args: Any) -> None:

@@ -92,12 +92,8 @@ def tune(
         else:
             _work_together(task, clicks, trials, workers)
         document = _document(_study(task, worker=0), task, name)
-    except (OSError, AssertionError) as error:
-        # where the journal cannot be written at the end of a trial, Optuna fails over that failure
-        fault = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(fault, OSError):
-            raise
-        raise InputError(_unwritable(journal, fault)) from error
+    except OSError as error:
+        raise InputError(_unwritable(journal, error)) from error
     text = json.dumps(document, indent=1) + "\n"
     write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
     return document
@@ -178,7 +174,11 @@ def _work(
         say(f"{task['method'].name}: trial {done()} of {trials}, {_spoken(trial)}{best}")
 
     while done() < trials:
-        study.optimize(lambda trial: _value(trial, task, clicks), n_trials=1, callbacks=[tell])
+        try:
+            study.optimize(lambda trial: _value(trial, task, clicks), n_trials=1, callbacks=[tell])
+        except AssertionError as error:
+            # where the journal cannot be written at the end of a trial, Optuna fails over that
+            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
 def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
