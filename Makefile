@@ -1,6 +1,7 @@
 # Every target sets up what it needs; the environment lives in .venv of this checkout.
 PYTHON ?= python3
 BIN := .venv/bin
+TORCH := torch==2.13.0  # a CPU build where the machine offers one, so its hash cannot be stated
 
 .PHONY: setup constraints demo test lint docs bench attack reproduce clean
 
@@ -9,12 +10,13 @@ setup: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 constraints:  # exact versions with hashes; needs uv, and WHEELS=folder with the CPU build of torch
 	uv pip compile pyproject.toml .ci/constraints.in --all-extras --universal --python-version 3.11 \
-	  --generate-hashes --no-annotate --custom-compile-command 'make constraints' \
+	  --generate-hashes --no-annotate --no-emit-package torch --custom-compile-command 'make constraints' \
 	  --find-links $(WHEELS) --output-file constraints.txt --quiet $(ARGS)
 
 demo: setup

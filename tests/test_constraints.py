@@ -17,10 +17,12 @@ def test_every_package_of_every_extra_is_pinned_with_its_hashes():
     assert len(pins) == len(re.findall(r"^\w", text, re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for asked in (project["dependencies"], *project["optional-dependencies"].values()):
-        assert {named(one) for one in asked} <= set(pins)
+        assert {named(one) for one in asked} <= {*pins, "torch"}
 
 
-def test_setup_installs_nothing_without_a_hash():
+def test_setup_installs_nothing_but_torch_without_a_hash():
+    """Which build of torch pip takes depends on the machine, so its hash cannot be stated."""
     lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
     assert lines
-    assert all("--require-hashes" in line or "--no-deps" in line for line in lines)
+    allowed = ("--require-hashes", "--no-deps", "$(TORCH)")
+    assert all(any(word in line for word in allowed) for line in lines)
