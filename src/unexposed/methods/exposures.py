@@ -149,6 +149,7 @@ class Gated:
     offset: float
     gate_start: float  # b at the start
     initial_scale: float
+    item_table: str = "item_factors"  # of the relevance model: the ω_i that it reads
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         del side
@@ -176,7 +177,7 @@ class Gated:
     def block(self, parameters: Parameters, users: Indices) -> Block:
         return exposure.gated_block(
             parameters["exposure_user_factors"][users],
-            parameters["item_factors"],
+            parameters[self.item_table],
             parameters["gate_weight"],
             float(parameters["gate_bias"][0]),
             parameters["popularity"],
@@ -186,7 +187,7 @@ class Gated:
     def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
         return exposure.gated_pairs(
             parameters["exposure_user_factors"][users],
-            parameters["item_factors"][items],
+            parameters[self.item_table][items],
             parameters["gate_weight"],
             float(parameters["gate_bias"][0]),
             parameters["popularity"][items],

@@ -1,0 +1,250 @@
+"""Any relevance model under the reference engine: every loss, every strategy, a whole method."""
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import numpy as np
+import pytest
+import torch
+
+from unexposed.data.simulate import world
+from unexposed.engine.objective import Objective, Optimiser, Strategy
+from unexposed.engine.reference import ReferenceEngine
+from unexposed.errors import InputError
+from unexposed.maths.exposure import gated
+from unexposed.maths.losses import LOSSES, low_variance, pairwise
+from unexposed.maths.relevance import DotProduct, Touched, rows_of
+from unexposed.methods import METHODS
+from unexposed.methods.composed import ComposedMethod, Composition, PairSettings
+from unexposed.methods.exposures import Gated, Popularity
+from unexposed.sampling.samples import Samples
+from unexposed.sampling.validation import ValidationSet
+from unexposed.training.strategy import ExposureLearning, Guide
+
+USERS, ITEMS, DIM, ETA, OFFSET = 5, 6, 3, 0.3, 0.4
+FIRST_MOMENT = 0.1  # 1 − β₁: what the first moment holds of the gradient after one step
+
+
+@dataclass(frozen=True)
+class Bent:
+    """logit = tanh(ω_u M)ᵀω_i + b_i: no product of one vector for the user and one for the item."""
+
+    dim: int
+    scale: float = 0.3
+
+    def initial(self, n_users, n_items, rng):
+        shapes = {
+            "user_rows": (n_users, self.dim),
+            "item_rows": (n_items, self.dim),
+            "item_bias": (n_items,),
+            "mixing": (self.dim, self.dim),
+        }
+        drawn = {name: rng.normal(0, self.scale, shape) for name, shape in shapes.items()}
+        return {name: values.astype(np.float32) for name, values in drawn.items()}
+
+    def touched(self, tables, users, items):
+        whole = torch.arange(self.dim)
+        return {
+            "user_rows": rows_of(users),
+            "item_rows": rows_of(items),
+            "item_bias": rows_of(items),
+            "mixing": Touched(whole, torch.full_like(whole, len(users))),
+        }
+
+    def logits(self, tables, users, items):
+        bent = torch.tanh(tables["user_rows"][users] @ tables["mixing"])
+        return (bent * tables["item_rows"][items]).sum(dim=1) + tables["item_bias"][items]
+
+    def item_vectors(self, tables, items):
+        return tables["item_rows"][items]
+
+    def scores(self, tables, users):
+        bent = np.tanh(tables["user_rows"][users] @ tables["mixing"])
+        return bent @ tables["item_rows"].T + tables["item_bias"]
+
+
+BENT = Bent(DIM)
+BATCH = Samples(
+    np.array([0, 3, 0], dtype=np.int32),
+    np.array([0, 3, 5, 8]),
+    np.array([1, 4, 5, 2, 0, 3, 1, 5], dtype=np.int32),
+    np.array([0.5, 2.0, 1.5], dtype=np.float32),
+)
+VALIDATION = ValidationSet(
+    np.array([0, 2, 3, 0], dtype=np.int32),
+    np.array([1, 4, 2, 3], dtype=np.int32),
+    np.array([1, 1, 0, 0], dtype=bool),
+)
+POPULARITY = np.linspace(0.2, 0.9, ITEMS)
+
+
+def start():
+    rng = np.random.default_rng(0)
+    alpha = {
+        "exposure_user_factors": rng.normal(0, 0.5, (USERS, DIM)),
+        "gate_weight": rng.normal(0, 0.5, DIM),
+        "gate_bias": np.array([0.2]),
+    }
+    omega = BENT.initial(USERS, ITEMS, rng)
+    return {name: values.astype(np.float64) for name, values in (omega | alpha).items()}
+
+
+ALPHA = ("exposure_user_factors", "gate_weight", "gate_bias")
+
+
+def gradients_of_a_step(objective, parameters, **given):
+    """The gradient of each table in one step, read from Adam's first moments."""
+    optimiser = Optimiser(1e-3, 0.0, lookahead=ETA)
+    engine = ReferenceEngine(
+        objective, optimiser, parameters, relevance=BENT, dtype=torch.float64, **given
+    )
+    engine.step(BATCH)
+    state = engine.state()
+    return {name: state[f"{name}.first"] / FIRST_MOMENT for name in parameters}
+
+
+def by_differences(value, parameters, name, step=1e-5):
+    """∂value/∂parameters[name], entry by entry."""
+    found = np.zeros_like(parameters[name])
+    for at in np.ndindex(found.shape):
+        both = []
+        for sign in (1, -1):
+            moved = {k: v.copy() for k, v in parameters.items()}
+            moved[name][at] += sign * step
+            both.append(float(value({k: torch.tensor(v) for k, v in moved.items()})))
+        found[at] = (both[0] - both[1]) / (2 * step)
+    return found
+
+
+def columns():
+    pairs = BATCH.pairs()
+    return (
+        torch.from_numpy(pairs.users).long(),
+        torch.from_numpy(pairs.items).long(),
+        torch.from_numpy(pairs.click).double(),
+        torch.from_numpy(pairs.weight).double(),
+    )
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "pairwise"])
+def test_the_step_descends_the_loss_of_the_batch(loss):
+    users, items, click, weight = columns()
+    first = torch.from_numpy(np.repeat(BATCH.start[:-1], np.diff(BATCH.start)))
+
+    def value(tables):
+        logit = BENT.logits(tables, users, items)
+        if loss == "pairwise":
+            drawn = click == 0
+            each = weight[drawn] * pairwise(logit[first[drawn]] - logit[drawn])
+        else:
+            each = weight * LOSSES[loss].value(logit, click, torch.tensor(POPULARITY)[items])
+        return each.sum() / len(BATCH)
+
+    parameters = {name: table for name, table in start().items() if name not in ALPHA}
+    found = gradients_of_a_step(Objective(loss), parameters, exposure=POPULARITY)
+    for name in parameters:
+        expected = by_differences(value, parameters, name)
+        np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
+        assert np.abs(expected).max() > 1e-3, name
+
+
+@pytest.mark.parametrize("strategy", [s for s in get_args(Strategy) if s != "frozen"])
+def test_the_exposure_descends_what_the_strategy_says(strategy):
+    """Hypergradients against finite differences of the outer loss, one relevance step ahead."""
+    users, items, click, weight = columns()
+    omega = [name for name in start() if name not in ALPHA]
+    fixed = torch.tensor(start()["item_rows"])  # m reads ω_i, but is a constant to ω
+
+    def train_loss(tables):
+        m = gated(
+            tables["exposure_user_factors"][users],
+            fixed[items],
+            tables["gate_weight"],
+            tables["gate_bias"],
+            torch.tensor(POPULARITY)[items],
+            offset=OFFSET,
+        )
+        return (weight * low_variance(BENT.logits(tables, users, items), click, m)).sum()
+
+    def value(tables):
+        if strategy in ("joint", "alternate"):
+            return train_loss(tables)
+        leaves = [tables[name].requires_grad_() for name in omega]
+        slopes = torch.autograd.grad(train_loss(tables), leaves)
+        moved = zip(omega, leaves, slopes, strict=True)
+        ahead = tables | {name: (leaf - ETA * slope).detach() for name, leaf, slope in moved}
+        if strategy == "bilevel_on_batch":
+            return train_loss(ahead)
+        logit = BENT.logits(
+            ahead,
+            torch.from_numpy(VALIDATION.users).long(),
+            torch.from_numpy(VALIDATION.items).long(),
+        )
+        relevant = torch.from_numpy(VALIDATION.relevant).double()
+        return low_variance(logit, relevant, torch.ones(())).sum()
+
+    found = gradients_of_a_step(
+        Objective("low_variance", strategy, offset=OFFSET),
+        start(),
+        exposure=POPULARITY,
+        validation=VALIDATION,
+    )
+    for name in ALPHA:
+        expected = by_differences(value, start(), name)
+        np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
+        assert np.abs(expected).max() > 1e-4, name
+
+
+def test_a_frozen_exposure_stays():
+    objective = Objective("low_variance", "frozen", offset=OFFSET)
+    found = gradients_of_a_step(objective, start(), exposure=POPULARITY, validation=VALIDATION)
+    assert all((found[name] == 0).all() for name in ALPHA)
+    assert (found["mixing"] != 0).any()
+
+
+@dataclass(frozen=True)
+class BentMethod(PairSettings, ComposedMethod):
+    """A whole method on that model, with a learned exposure."""
+
+    name: ClassVar[str] = "bent"
+
+    def composition(self):
+        guide = Guide(0.5, 1, "popular", 0, True)
+        return Composition(
+            relevance=Bent(self.dim, 0.1),
+            loss="low_variance",
+            exposure=Gated(Popularity(0.5, 0.01), 0.0, 0.0, 0.1, item_table="item_rows"),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+            learning=ExposureLearning("bilevel", 1e-3, 0.0, 1.0, 1e-2, guide),
+        )
+
+
+def test_a_method_of_any_relevance_learns_saves_and_says_what_it_cannot(tmp_path, monkeypatch):
+    from unexposed.methods import load
+
+    monkeypatch.setitem(METHODS, "bent", BentMethod)
+    clicks = world(60, 30, seed=1).clicks(0)
+    settings = {"dim": 4, "epochs": 25, "learning_rate": 0.02, "batch_size": 64}
+    model = BentMethod(**settings).fit(clicks, seed=0)
+    assert model.facts["engine"] == "reference"
+    assert model.facts["losses"][-1] < 0.9 * model.facts["losses"][0]
+    model.save(tmp_path / "model")
+    users = clicks.user_ids.values[:5].tolist()
+    again = load(tmp_path / "model").recommend(users, k=3)
+    assert again.equals(model.recommend(users, k=3))
+    with pytest.raises(InputError, match="no item vectors"):
+        model.similar_items(clicks.item_ids.values[0])
+    with pytest.raises(InputError, match="cannot fold in"):
+        model.recommend_for(clicks.item_ids.values[:3].tolist())
+    with pytest.raises(InputError, match="dot products only"):
+        BentMethod(**settings, engine="cpu").fit(clicks)
+
+
+def test_the_dot_product_scores_as_its_logits_do():
+    model, rng = DotProduct(4, 0.5), np.random.default_rng(3)
+    tables = model.initial(USERS, ITEMS, rng)
+    users, items = np.arange(USERS), torch.arange(ITEMS)
+    tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
+    for user in users:
+        logits = model.logits(tensors, torch.full((ITEMS,), user), items)
+        np.testing.assert_allclose(model.scores(tables, users)[user], logits.numpy(), rtol=1e-5)
