@@ -110,7 +110,6 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "exposure results": ("docs/results.md", partial(section, "exposure", "exposure_trend")),
     "variance results": ("docs/results.md", partial(section, "noise", "gradient_variance")),
     "timing results": ("docs/results.md", partial(section, "cost", "timing")),
-    "other results": ("docs/results.md", partial(section, "appendix", "compare", "")),
 }
 
 
