@@ -168,10 +168,10 @@ def _about(path: Path) -> str:
 
 
 def table(graph: Edges) -> str:
-    """Every import between rooms and small modules."""
+    """Everything that each room imports."""
     places = [name for layer in layers() for name in layer]
-    lines = ["| room or module | imports |", "|---|---|"]
-    for name in places:
+    lines = ["| room | imports |", "|---|---|"]
+    for name in rooms():
         targets = sorted(graph[name], key=places.index)
         lines.append(f"| `{name}` | {', '.join(targets) or 'nothing'} |")
     return "\n".join(lines)
