@@ -31,8 +31,9 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-docs: setup  # the reference from the code, then every page as HTML in build/docs
+docs: setup  # the reference and the graph of rooms from the code, then every page as HTML in build/docs
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/draw_rooms.py
 	$(BIN)/python docs/make_html.py
 
 bench: setup  # needs idle cores; the card's part says so where there is none; ARGS=--recbole-python=…

@@ -1,4 +1,4 @@
-"""Writes the pages as HTML, one file each, with links between them: python docs/make_html.py"""
+"""Write every page as an HTML file, with links between them: python docs/make_html.py"""
 
 import re
 from html import escape
@@ -16,7 +16,7 @@ TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
 
 
 def sources() -> dict[Path, str]:
-    """Every page, by the name of its HTML file: the index first, in the order the index has."""
+    """Every page and the name of its HTML file: the index, then the pages in its order."""
     index = DOCS / "README.md"
     linked = [(DOCS / link).resolve() for link in links(index) if link.endswith(".md")]
     pages = dict.fromkeys([index, *linked, *sorted(DOCS.glob("*.md"))])
@@ -30,7 +30,7 @@ def html_name(page: Path) -> str:
 
 
 def parse(page: Path) -> list[Token]:
-    """The tokens of a page, every heading with its anchor."""
+    """The tokens of a page, each heading with its anchor."""
     tokens = MARKDOWN.parse(page.read_text(encoding="utf-8"))
     taken: dict[str, int] = {}
     for opening, inline in pairwise(tokens):
@@ -52,7 +52,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def links(page: Path) -> list[str]:
-    """Where the links of a page lead, outside code."""
+    """The targets of the links in a page, outside code."""
     inline = (child for token in parse(page) for child in token.children or [])
     return [str(child.attrGet("href")) for child in inline if child.type == "link_open"]
 
@@ -67,8 +67,9 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
     """The whole HTML file of a page."""
     tokens = parse(page)
     for child in (child for token in tokens for child in token.children or []):
-        if child.type == "link_open":
-            child.attrSet("href", _href(page, str(child.attrGet("href")), names))
+        for kind, attribute in (("link_open", "href"), ("image", "src")):
+            if child.type == kind:
+                child.attrSet(attribute, _href(page, str(child.attrGet(attribute)), names))
     body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     body = body.replace("<table>", '<div class="table"><table>').replace(
         "</table>", "</table></div>"
@@ -81,7 +82,7 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
 
 
 def _href(page: Path, href: str, names: dict[Path, str]) -> str:
-    """A link to a page becomes one to its HTML file, one to another file its way from there."""
+    """The HTML file of a linked page, or the path from OUT to any other file."""
     if re.match(r"[a-z]+:|#", href):
         return href
     path, hash_sign, anchor = href.partition("#")

@@ -1,6 +1,6 @@
-"""Writes reference.md: the command, the public names, settings, protocols, metrics, data sets.
+"""Write reference.md: the command, the public names, settings, protocols, metrics, data sets.
 
-Everything in it is read from the code: signatures and docstrings from the sources, options from
+Everything in it comes from the code: signatures and docstrings from the sources, options from
 the command, settings and their bounds from the methods. Run: python docs/make_reference.py
 """
 
@@ -19,7 +19,7 @@ PAGE = Path(__file__).with_name("reference.md")
 HEAD = """\
 # Reference
 
-Read from the code by `docs/make_reference.py`; `make docs` writes it anew.
+Written from the code by `docs/make_reference.py`, as part of `make docs`.
 
 - [The command](#the-command)
 - [In Python](#in-python)
@@ -74,7 +74,7 @@ def _default(option: typer.core.TyperOption) -> str:
 
 def _python() -> Lines:
     yield from ("", "## In Python", "", "After `import unexposed as ux`.")
-    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS"}  # these have tables below
+    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS"}  # these have their own tables
     for name in sorted(set(ux._HOME) - registries, key=str.lower):
         node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
         yield from ("", f"### ux.{name}", "")
@@ -124,7 +124,7 @@ def _member(node: ast.stmt) -> Lines:
 
 
 def _signature(name: str, node: ast.FunctionDef) -> str:
-    """As in the source; a property has no parameters."""
+    """The signature as in the source; a property has no parameters."""
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     returns = ast.unparse(node.returns) if node.returns else "None"
     if decorators & {"property", "cached_property"}:
@@ -133,7 +133,7 @@ def _signature(name: str, node: ast.FunctionDef) -> str:
 
 
 def _broken(name: str, node: ast.FunctionDef) -> Lines:
-    """The signature, with a parameter on each line where it is long."""
+    """The signature, one parameter per line if it is long."""
     line = _signature(name, node)
     if len(line) <= LONGEST_LINE:
         yield line
@@ -169,8 +169,8 @@ def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
 
 def _settings() -> Lines:
     yield from ("", "## Settings of the methods", "")
-    yield "The methods are those of `ux.METHODS`. Settings are given as"
-    yield "`ux.make(NAME, setting=value)`, or as `--set setting=value` on the command line."
+    yield "Give them as `ux.make(NAME, setting=value)` or `--set setting=value`. `ux.METHODS` holds"
+    yield "the methods by name."
     for name, method in ux.METHODS.items():
         yield from ("", f"### Settings of {name}", "", _one_line(inspect.getdoc(method)), "")
         known = settings.known(method)

@@ -1,4 +1,4 @@
-"""The tables of the README and the docs are those of the committed results."""
+"""The tables in the README and the docs match the committed results."""
 
 import importlib.util
 import json
@@ -13,12 +13,12 @@ _spec.loader.exec_module(tables)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
-def test_a_table_in_the_docs_is_what_the_results_give(name):
+def test_every_table_in_the_docs_matches_the_committed_results(name):
     page, table = tables.TABLES[name]
     text = (ROOT / page).read_text(encoding="utf-8")
     assert tables.filled(text, name, table()) == text, "run: python experiments/write_tables.py"
 
 
-def test_every_result_is_json():
+def test_every_json_result_can_be_parsed():
     for path in (ROOT / "experiments" / "results").glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))

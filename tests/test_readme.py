@@ -1,4 +1,4 @@
-"""What the README and the pages of docs/ show works as it stands."""
+"""The README and the pages of docs/ run as shown, and their links and tables hold."""
 
 import contextlib
 import importlib.util
@@ -36,14 +36,14 @@ def text(page: Path) -> str:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, and what the page says it prints."""
+    """The commands of a console block, each with the output the page shows."""
     parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
     assert parts[0] == "", "a console block begins with a command"
     return [(line, said) for line, _, said in (part.partition("\n") for part in parts[1:])]
 
 
 def run(line: str, *, in_shell: bool) -> str:
-    """What a command prints; the shell is slow to start, so pages of docs/ do without."""
+    """The output of a command; without `in_shell` it runs in this process, which is faster."""
     words = shlex.split(line)
     if in_shell or words[0] != "unexposed":
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -67,7 +67,7 @@ def run(line: str, *, in_shell: bool) -> str:
 
 
 def matches(said: str, printed: str) -> bool:
-    """Whether the output is as shown, where … stands for anything."""
+    """Whether the output matches what is shown, where … stands for anything."""
     wanted = ".*".join(re.escape(part.strip("\n")) for part in said.split("…"))
     return not said or re.fullmatch(rf"\s*{wanted}\s*", printed, flags=re.DOTALL) is not None
 
@@ -95,12 +95,12 @@ def test_every_command_and_example_of_a_page_runs_and_prints_what_it_shows(
 
 
 def share_of_recommendations_to_taste() -> float:
-    """Of the shop in the tutorial, where a customer likes every fourth product."""
+    """Share of the tutorial's recommendations that the customer likes: every fourth product."""
     rows = [line.split(",")[:2] for line in Path("recommended.csv").read_text().splitlines()[1:]]
     return sum(int(item[1:]) % 4 == int(user[1:]) % 4 for user, item in rows) / len(rows)
 
 
-def test_what_is_shown_must_be_what_is_printed():
+def test_an_ellipsis_matches_anything_and_nothing_else_does():
     assert matches("a …\n…\nlast line\n", "a b\nc\nd\nlast line\n")
     assert matches("", "anything")
     assert not matches("a …\nlast line\n", "a b\nother line\n")
@@ -113,7 +113,7 @@ def test_the_python_example_of_the_readme_is_short():
     assert len(example.strip().splitlines()) <= 12
 
 
-def test_the_examples_of_the_export_page_take_ten_lines():
+def test_the_examples_of_the_export_page_are_short():
     for language, block in BLOCK.findall(text(ROOT / "docs" / "export.md")):
         assert language == "console" or len(block.strip().splitlines()) <= 12
 
@@ -126,7 +126,7 @@ def test_every_method_is_in_the_tables_of_methods():
             assert re.search(rf"^\|.*`{name}`.*\|", text(page), flags=re.MULTILINE), name
 
 
-def test_the_table_of_methods_says_truly_which_have_exposure_and_vectors(small_world):
+def test_the_table_of_methods_is_right_about_exposure_and_vectors(small_world):
     from test_methods import fitted
     from unexposed.methods import METHODS
     from unexposed.model.export import vectors
@@ -165,18 +165,18 @@ def test_every_page_is_linked_from_the_index_and_every_page_named_in_the_readme_
         assert (ROOT / page).is_file(), page
 
 
-def test_anchors_are_those_of_github():
+def test_anchors_match_github():
     assert pages_as_html.slug("Held-out clicks: SNIPS") == "held-out-clicks-snips"
     assert pages_as_html.slug("mf, bpr, wmf, random, popularity") == (
         "mf-bpr-wmf-random-popularity"
     )
 
 
-def test_the_reference_is_what_the_code_says():
+def test_the_reference_matches_the_code():
     assert text(reference.PAGE) == reference.reference(), "run: make docs"
 
 
-def test_the_reference_knows_every_command_name_and_setting():
+def test_the_reference_lists_every_command_name_and_setting():
     import unexposed
     from unexposed.methods import METHODS
     from unexposed.settings import known
