@@ -33,6 +33,7 @@ lint: setup
 
 docs: setup  # the reference and the graph of rooms from the code, then every page as HTML in build/docs
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_methods_table.py
 	$(BIN)/python docs/draw_rooms.py
 	$(BIN)/python docs/make_html.py
 

@@ -29,6 +29,7 @@ def program(name: str):
 
 
 pages_as_html, reference = program("make_html"), program("make_reference")
+methods_table = program("make_methods_table")
 
 
 def text(page: Path) -> str:
@@ -118,32 +119,9 @@ def test_the_examples_of_the_export_page_are_short():
         assert language == "console" or len(block.strip().splitlines()) <= 12
 
 
-def test_every_method_is_in_the_tables_of_methods():
-    from unexposed.methods import METHODS
-
-    for page in (README, ROOT / "docs" / "choosing.md"):
-        for name in METHODS:
-            assert re.search(rf"^\|.*`{name}`.*\|", text(page), flags=re.MULTILINE), name
-
-
-def test_the_table_of_methods_is_right_about_exposure_and_vectors(small_world):
-    from test_methods import fitted
-    from unexposed.methods import METHODS
-    from unexposed.model.export import vectors
-
-    for name in METHODS:
-        (row,) = re.findall(rf"^\| `{name}` \|.*$", text(ROOT / "docs" / "choosing.md"), re.M)
-        _, _, exposure, vector, *_ = (cell.strip() for cell in row.split("|"))
-        model = fitted(name, small_world.clicks(0), epochs=1)
-        users = model.clicks.users[:1]
-        modelled = model.method.exposure(model.parameters, users) is not None
-        assert exposure.startswith("none") != modelled, name
-        assert exposure.startswith("given") == ("exposure" in model.method.takes), name
-        with contextlib.suppress(cli.InputError):
-            vectors(model)
-            assert vector == "yes", name
-            continue
-        assert vector == "no", name
+def test_the_tables_of_methods_match_the_code():
+    for page in methods_table.PAGES:
+        assert text(page) == methods_table.filled(text(page)), "run: make docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
