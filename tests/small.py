@@ -3,7 +3,10 @@
 from typing import Any
 
 from unexposed.methods import METHODS, make
+from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
+from unexposed.model.recommender import Recommender
 from unexposed.settings import known
 
 QUICK = {  # and yet enough to learn a small world
@@ -24,6 +27,20 @@ BRIEF = {  # a few epochs of several batches
     "batch_size": 64,
     "n_models": 3,
 }
+
+
+# What the methods can do, asked of each
+PERSONAL = [name for name, cls in METHODS.items() if not cls.baseline]
+TRAINED = [name for name, cls in METHODS.items() if issubclass(cls, TrainedMethod)]
+COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
+FOLDING = [n for n, cls in METHODS.items() if cls.user_rows is not Recommender.user_rows]
+UPDATING = [name for name, cls in METHODS.items() if "start" in cls.takes]
+WITH_VECTORS = [n for n, cls in METHODS.items() if cls.vectors is not Recommender.vectors]
+WITH_SCORER = [
+    name
+    for name, cls in METHODS.items()
+    if name in WITH_VECTORS or cls.add_score is not Recommender.add_score
+]
 
 
 def make_with(name: str, settings: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from command import ended
+from small import WITH_VECTORS
 from test_methods import fitted
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
@@ -19,7 +20,6 @@ from unexposed.model import export
 from unexposed.model.export import Vectors, build_index, export_model, index_recall
 from unexposed.model.model import Model
 
-VECTOR_METHODS = ["mf", "bpr", "wmf", "relmf", "umf", "expomf", "ubo"]
 AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]
 
 
@@ -43,7 +43,7 @@ def test_the_methods_with_vectors_are_those_whose_score_is_their_product(small_w
     users = np.arange(20, dtype=np.int32)
     for name in METHODS:
         trained = fitted(name, small_world.clicks(0), epochs=2)
-        if name not in VECTOR_METHODS:
+        if name not in WITH_VECTORS:
             with pytest.raises(InputError, match=f"{name} has no vectors"):
                 export.vectors(trained)
             continue

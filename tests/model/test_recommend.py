@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from scipy.special import expit, logit
 
+from small import make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
@@ -174,8 +175,7 @@ def test_a_stranger_gets_the_items_of_the_greatest_mean_relevance(model):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_strangers_can_be_served_by_every_method(name, clicks):
-    settings = {} if name in ("popularity", "random") else {"epochs": 1, "dim": 3}
-    fitted = make(name, **settings).fit(clicks, progress=Silent())
+    fitted = make_with(name, {"epochs": 1, "dim": 3}).fit(clicks, progress=Silent())
     table = fitted.recommend(["ghost", "user 0"], 3, rules=Rules(unknown="popular"))
     assert table["user"].to_list() == ["ghost"] * 3 + ["user 0"] * 3
     assert table["score"].is_finite().all()

@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 
-from small import make_with
+from small import COMPOSED, UPDATING, make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
 from unexposed.errors import InputError
-from unexposed.methods import METHODS, load, make
+from unexposed.methods import load, make
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
 from unexposed.training.given import Side
 
-TRAINED = sorted(set(METHODS) - {"cjmf", "random", "popularity"})
 N_OLD, N_ITEMS = 60, 40
 
 
@@ -55,7 +54,7 @@ def named(clicks):
     return set(zip(users, items, strict=True))
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"cjmf"}))
+@pytest.mark.parametrize("name", UPDATING)
 def test_new_users_and_items_join_and_the_old_keep_their_places(name, older, newer, tmp_path):
     model = quick(name).fit(older, progress=Silent())
     updated = model.update(newer, epochs=2, progress=Silent())
@@ -69,7 +68,7 @@ def test_new_users_and_items_join_and_the_old_keep_their_places(name, older, new
     assert load(tmp_path / "model").recommend(["u70"], 3).equals(updated.recommend(["u70"], 3))
 
 
-@pytest.mark.parametrize("name", ["mf", "bpr", "umf", "relmf", "ubo"])
+@pytest.mark.parametrize("name", COMPOSED)
 def test_training_starts_from_the_model_and_new_users_from_fold_in(name, older, newer):
     model = quick(name, learning_rate=0.01).fit(older, progress=Silent())
     still = type(model)(

@@ -19,6 +19,7 @@ class Popularity(Recommender):
     """Score = how many users clicked the item."""
 
     name: ClassVar[str] = "popularity"
+    baseline: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
 
     def train(

@@ -18,6 +18,7 @@ class Random(Recommender):
     """A score drawn for each pair from its seed, without a table of them."""
 
     name: ClassVar[str] = "random"
+    baseline: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
 
     def train(

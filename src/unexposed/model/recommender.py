@@ -32,6 +32,7 @@ class Recommender(ABC):
 
     name: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset()  # the parts of Side it can use
+    baseline: ClassVar[bool] = False  # a floor for comparisons: it learns no one's taste
     # what a score is: the logit of the relevance, the relevance itself, or only an order
     scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
 
