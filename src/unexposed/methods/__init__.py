@@ -6,6 +6,7 @@ from typing import Any
 from unexposed.errors import InputError, did_you_mean
 from unexposed.methods.bpr import BPR
 from unexposed.methods.cjmf import CJMF
+from unexposed.methods.ease import EASE
 from unexposed.methods.expomf import ExpoMF
 from unexposed.methods.mf import MF
 from unexposed.methods.popularity import Popularity
@@ -25,6 +26,7 @@ METHODS: dict[str, type[Recommender]] = {
     "mf": MF,
     "bpr": BPR,
     "wmf": WMF,
+    "ease": EASE,
     "relmf": RelMF,
     "umf": UMF,
     "expomf": ExpoMF,
