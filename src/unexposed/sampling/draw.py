@@ -81,22 +81,13 @@ def fill(
 ) -> None:
     """Put the clicks of these users, with drawn items, into the parts that chance sends them to."""
     n, width = found.shape
-    last_clicked_by = np.full(n_items, -1, dtype=np.int32)
-    unclicked = np.empty(n_items, dtype=np.int32)
+    clicked_by = np.full(n_items, -1, dtype=np.int32)
+    room = np.empty(n_items, dtype=np.int32)
     for user in range(first_user, stop_user):
         first, stop = user_start[user], user_start[user + 1]
-        for click in range(first, stop):
-            last_clicked_by[items[click]] = user
-        n_unclicked = n_items - (stop - first)
-        listed = (
-            2 * n_unclicked < n_items and not everything
-        )  # rejection would take long: draw from a list
-        if listed:
-            n_listed = 0
-            for item in range(n_items):
-                if last_clicked_by[item] != user:
-                    unclicked[n_listed] = item
-                    n_listed += 1
+        avoided = items[first:first] if everything else items[first:stop]
+        clicked_by[avoided] = user
+        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), False)]
         for click in range(first, stop):
             part = below(len(place), random_bits(seed, click))
             at = place[part]
@@ -104,15 +95,40 @@ def fill(
             found_users[at], found[at, 0] = user, items[click]
             bits = random_bits(seed, n + click)
             for number in range(1, width):
-                bits = mix(bits + STEP)
-                if listed:
-                    found[at, number] = unclicked[below(n_listed, bits)] if n_listed else -1
-                    continue
-                item = below(n_items, bits)
-                while last_clicked_by[item] == user and not everything:
-                    bits = mix(bits + STEP)
-                    item = below(n_items, bits)
-                found[at, number] = item
+                found[at, number] = -1
+                if len(avoided) < n_items:
+                    found[at, number], bits = draw_item(listed, clicked_by, user, mix(bits + STEP))
+
+
+@compiled
+def list_unclicked(room: Array, clicked_by: Array, user: int, n_clicked: int, always: bool) -> int:
+    """Write the items that a user has not clicked into `room`; return how many were written.
+
+    Unless they are `always` wanted, do so only for a user who clicked more than half of the items,
+    for whom rejection would take long.
+    """
+    n_items, n_listed = len(clicked_by), 0
+    if always or 2 * (n_items - n_clicked) < n_items:
+        for item in range(n_items):
+            if clicked_by[item] != user:
+                room[n_listed] = item
+                n_listed += 1
+    return n_listed
+
+
+@compiled
+def draw_item(listed: Array, clicked_by: Array, user: int, bits: Any) -> tuple[int, Any]:
+    """Draw an item from the list or, where it is empty, by rejecting what the user clicked.
+
+    Also return the random bits used last. `clicked_by` names the last user to click each item.
+    """
+    if len(listed):
+        return listed[below(len(listed), bits)], bits
+    item = below(len(clicked_by), bits)
+    while clicked_by[item] == user:
+        bits = mix(bits + STEP)
+        item = below(len(clicked_by), bits)
+    return item, bits
 
 
 @compiled

@@ -22,6 +22,7 @@ extending: Any = numba.extending
 NumbaType: Any = types.Type
 
 
+@extending.register_jitable  # type: ignore[untyped-decorator]
 def whole(dim: int, itemsize: int) -> int:
     """The length of a row of `dim` numbers, filled up to whole vectors."""
     lanes = BYTES // itemsize
