@@ -18,7 +18,7 @@ BLOCK = 64  # validation pairs of an item that one thread adds up; blocks are th
 CHUNK = 32  # rows that a thread takes together: what is gathered for them stays in the cache
 AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
 ROW_COST = 3  # of Adam on a row, beside what one pair costs
-RELEVANCE, SEERS, GATE = range(3)  # rows of the rates
+RELEVANCE_RATES, EXPOSURE_RATES, GATE_RATES = range(3)  # rows of the rates
 # Codes of what `bilevel.STRATEGIES` names
 STRATEGY_CODES = {
     None: 0,
@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     dim: int
     users: Array  # ω_u
     items: Array  # ω_i
-    seers: Array  # e_u
+    exposure_users: Array  # e_u
     gate: Array  # w, then b in a row of its own
     rates: Array  # (3, 2): learning rate and weight decay of ω, of e, of the gate
     exposure: Array  # (n_users or 1, n_items): m, or the θ of the gate
@@ -113,8 +113,8 @@ WORK: dict[str, tuple[str, ...]] = {
     "on_gate": (REAL, "chunks*dim"),  # of w, a sum for each chunk of items
     "on_bias": (DOUBLE, "chunks"),
     "blocks": (REAL, "guide_blocks*dim"),  # partial sums of g_i
-    "far_users": (REAL, "far_clicks*dim"),  # ω′ of each row of the batch (BiOpt2)
-    "far_items": (REAL, "far_pairs*dim"),
+    "ahead_users": (REAL, "ahead_clicks*dim"),  # ω′ of each row of the batch (BiOpt2)
+    "ahead_items": (REAL, "ahead_pairs*dim"),
     "rates": (DOUBLE, "threads", "kinds", "kinds"),  # of this step, see `rows.correct_rates`
     "own": (REAL, "threads", "dim+line"),
     "own_slope": (REAL, "threads", "own"),
