@@ -11,9 +11,9 @@ from unexposed.engine.cjmf import reference as cjmf
 from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.cpu import CpuLearner
 from unexposed.engine.cjmf.reference import ReferenceLearner
-from unexposed.engine.cjmf.step import LEAST, MOST, JointRates, Rates, Samples
+from unexposed.engine.cjmf.step import LEAST, MOST, JointRates, PartedSamples, Rates
 from unexposed.errors import InputError
-from unexposed.sampling import samples as sampling
+from unexposed.sampling.samples import Samples
 
 USERS, ITEMS, DIM = 6, 5, 3
 FLOAT64 = {"dtype": torch.float64}
@@ -45,8 +45,8 @@ def learner(tables, popularity=None, submodel=STILL, exposure=STILL, residual=No
 
 def batch(users, items, part):
     """Clicks with the items of each, the clicked one first."""
-    return Samples(
-        sampling.Samples(
+    return PartedSamples(
+        Samples(
             np.array(users, dtype=np.int32),
             np.concatenate([[0], np.cumsum([len(of_click) for of_click in items])]),
             np.concatenate(items).astype(np.int32),
@@ -370,7 +370,7 @@ def test_a_part_that_fills_a_batch_leaves_its_own_sub_model_still():
     fast, oracle = pair_of_learners(3)
     before = oracle.tables()
     samples = random_samples(3, n=BATCH)
-    one_part = Samples(samples.drawn, np.full(BATCH, 1, np.int32))
+    one_part = PartedSamples(samples.drawn, np.full(BATCH, 1, np.int32))
     assert_same_after(fast, oracle, one_part, epochs=2, tolerance=1e-9)
     for name in SUBMODEL:
         assert np.array_equal(fast.tables()[name][:, 1], before[name][:, 1])
