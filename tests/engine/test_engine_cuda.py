@@ -19,8 +19,9 @@ import torch
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.engine import cuda
-from unexposed.engine.cuda import CudaEngine
+from unexposed.engine.cuda import engine as cuda_engine
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
@@ -164,7 +165,7 @@ def test_large_batches_give_the_reference_parameters(
     """Programs of many pairs: of many clicks, or of one click in several turns."""
     rng = np.random.default_rng(7)
     pointwise = loss == "low_variance"
-    monkeypatch.setattr(cuda, "LARGE_BATCH", 1)
+    monkeypatch.setattr(cuda_engine, "LARGE_BATCH", 1)
     assert_same_training(
         Objective(loss, "bilevel" if pointwise else None),
         dtype,
@@ -239,7 +240,7 @@ def test_an_epoch_longer_than_the_room_on_the_card_is_the_same(
     whole = CudaEngine(objective, OPTIMISER, start, **given)
     parts = CudaEngine(objective, OPTIMISER, start, **given)
     loss = whole.epoch(samples, batch_size=BATCH)
-    monkeypatch.setattr(cuda, "CHUNK", 2 * 7 * BATCH)  # pairs of about two batches
+    monkeypatch.setattr(cuda_engine, "CHUNK", 2 * 7 * BATCH)  # pairs of about two batches
     assert parts.epoch(samples, batch_size=BATCH) == pytest.approx(loss, rel=1e-12)
     assert parts._space is not None
     assert parts._space.columns["click_user"].numel() < len(samples)
@@ -382,8 +383,8 @@ def test_an_epoch_drawn_on_the_card_teaches_what_its_samples_teach(
     there = CudaEngine(Objective(loss), OPTIMISER, start, **given)
     drawing = Drawing(2, "unbiased")
     on_card, on_host = sampler(clicks, drawing), sampler(clicks, drawing)
-    monkeypatch.setattr(cuda, "CHUNK", 3 * 30)  # pairs of a batch
-    monkeypatch.setattr(cuda, "LARGE_BATCH", 1)
+    monkeypatch.setattr(cuda_engine, "CHUNK", 3 * 30)  # pairs of a batch
+    monkeypatch.setattr(cuda_engine, "LARGE_BATCH", 1)
     for _ in range(2):
         expected = here.epoch(on_host.draw(), batch_size=30)
         assert there.train_epoch(on_card, batch_size=30) == pytest.approx(expected, rel=1e-9)
@@ -475,7 +476,7 @@ def test_user_features_are_left_to_the_reference() -> None:
 @pytest.mark.skipif(cuda.available(), reason="this machine has a card")
 def test_without_a_card_the_error_says_what_is_missing() -> None:
     start = random_start(np.random.default_rng(0), learned=False)
-    with pytest.raises(InputError, match="needs an NVIDIA card"):
+    with pytest.raises(InputError, match="needs an NVIDIA GPU"):
         CudaEngine(Objective("low_variance"), OPTIMISER, start)
 
 

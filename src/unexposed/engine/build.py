@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from unexposed.engine import cuda
 from unexposed.engine.cpu.engine import CpuEngine
+from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
@@ -32,7 +33,7 @@ def build(
     elif name == "cuda" and not cuda.available():
         raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
     engines: dict[str, Callable[..., Engine]] = {
-        "cuda": cuda.CudaEngine,
+        "cuda": CudaEngine,
         "cpu": CpuEngine,
         "reference": ReferenceEngine,
     }
