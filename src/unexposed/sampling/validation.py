@@ -1,7 +1,7 @@
 """The small unbiased set that guides the exposure, built from the log itself."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +37,6 @@ class ValidationSet:
         """The same pairs in another order: parts of it taken in turn are then fair samples."""
         order = rng.permutation(len(self))
         return ValidationSet(self.users[order], self.items[order], self.relevant[order])
-
-    def describe(self, clicks: Clicks) -> dict[str, Any]:
-        """Its size, its users and items, and how popular its items are beside the catalogue's."""
-        share = clicks.item_counts / max(clicks.item_counts.max(), 1)
-        return {
-            "pairs": len(self),
-            "relevant": int(self.relevant.sum()),
-            "users": len(np.unique(self.users)),
-            "items": len(np.unique(self.items)),
-            "popularity_of_relevant": float(share[self.items[self.relevant]].mean()),
-            "popularity_of_irrelevant": float(share[self.items[~self.relevant]].mean()),
-            "popularity_of_catalogue": float(share.mean()),
-        }
 
 
 def from_log(
