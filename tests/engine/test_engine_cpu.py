@@ -1,4 +1,4 @@
-"""The fast CPU engine: the same bits for any threads, formulas and vectors right to the digit."""
+"""The fast CPU engine: the same bits for any number of threads, formulas right to the digit."""
 
 import math
 from dataclasses import replace
@@ -15,16 +15,14 @@ from engine_problem import (
     Tables,
     distance,
     new_engine,
-    precision,
     random_problem,
 )
 from numpy.typing import NDArray
 
 from unexposed.engine.cpu import engine as engine_module
-from unexposed.engine.cpu import formulas, rows
+from unexposed.engine.cpu import formulas
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.cpu.lanes import fill, load, root, store, total, whole, width
-from unexposed.engine.cpu.layout import CHUNK, aligned_zeros
+from unexposed.engine.cpu.layout import CHUNK
 from unexposed.engine.objective import Objective
 from unexposed.maths.losses import LOSSES
 
@@ -164,62 +162,3 @@ def test_no_setting_of_the_exposure_model_makes_a_number_that_is_not_finite() ->
         for name, table in engine.parameters().items():
             assert np.isfinite(table).all(), (trial, name, objective, rates)
     assert largest > 1000  # logits far beyond where float32 can tell p from 1
-
-
-# vectors
-
-
-@njit
-def combine(left: Any, right: Any, target: Any, scale: Any) -> Any:
-    """(left·right + scale − left)/right and √right, vector by vector; Σ left·right."""
-    by, sums = fill(left, scale), fill(left, left.dtype.type(0))
-    for k in range(np.uint64(0), np.uint64(len(left)), width(left)):
-        one, other = load(left, k), load(right, k)
-        sums = sums + one * other
-        store(target, k, (one * other + by - one) / other)
-        store(target, np.uint64(len(left)) + k, root(other))
-    return total(sums)
-
-
-@precision
-def test_vectors_work_lane_by_lane(dtype: str) -> None:
-    real = np.dtype(dtype).type
-    numbers = np.random.default_rng(0).uniform(0.5, 2, 96).astype(dtype)
-    left, right, found = numbers[:48], numbers[48:], np.zeros(96, dtype)
-    sums = combine(left, right, found, real(3))
-    tolerance = 8 * float(np.finfo(real).eps)
-    assert sums == pytest.approx(float(left.astype(np.float64) @ right), rel=tolerance)
-    assert found[:48] == pytest.approx((left * right + 3 - left) / right, rel=tolerance)
-    assert (found[48:] == np.sqrt(right)).all()
-
-
-def test_rows_are_padded_to_64_bytes() -> None:
-    assert [whole(dim, 4) for dim in (1, 16, 17, 50)] == [16, 16, 32, 64]
-    assert [whole(dim, 8) for dim in (1, 8, 9, 50)] == [8, 8, 16, 56]
-
-
-@precision
-@pytest.mark.parametrize("shape", [(1,), (100,), (7, 3, 8), (5000,)])
-def test_tables_begin_on_a_cache_line(shape: tuple[int, ...], dtype: str) -> None:
-    table = aligned_zeros(shape, np.dtype(dtype))
-    assert (table.shape, table.dtype) == (shape, dtype)
-    assert table.ctypes.data % 64 == 0
-    assert not table.any()
-    assert table.flags.c_contiguous
-    assert table.flags.writeable
-
-
-@njit
-def corrected_rates(given: Any, number: Any, corrected: Any) -> None:
-    rows.correct_rates(corrected, given, number)
-
-
-@pytest.mark.parametrize("number", [1, 2, 17, 5000, 10**12])  # in the end both corrections are 1
-def test_the_rates_of_adam_are_corrected_by_the_number_of_the_step(number: int) -> None:
-    given = np.array([[1e-3, 0.2], [0.5, 0.0]])  # learning rate and weight decay
-    corrected = np.zeros((2, 3))
-    corrected_rates(given, number, corrected)
-    step, scale = given[:, 0] / (1 - 0.9**number), (1 - 0.999**number) ** -0.5
-    assert corrected[:, rows.STEP] == pytest.approx(step, rel=1e-12)
-    assert corrected[:, rows.SCALE] == pytest.approx(scale, rel=1e-12)
-    assert (corrected[:, rows.DECAY] == given[:, 1]).all()

@@ -1,4 +1,4 @@
-"""The compiled loops that draw an epoch: every click in random order, with its drawn items."""
+"""Draw an epoch in compiled loops: every click in random order, with its drawn items."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ import numpy as np
 
 from unexposed.compiled import CORES, STEP, Array, below, compiled, mix, random_bits
 
-PART = 32_768  # samples shuffled at a time: they fit into a core's own cache
+PART = 32_768  # items of the clicks shuffled at a time: they fit into a core's cache
 
 
 def samples(
@@ -21,14 +21,14 @@ def samples(
     seed: np.uint64,
     threads: int | None = None,
 ) -> tuple[Array, Array]:
-    """Every click once, in random order, each order as likely: users (n), items (n, 1 + negatives).
+    """Every click once, in a uniformly random order: users (n), items (n, 1 + negatives).
 
-    The clicked item comes first, then items drawn uniformly from those that its user has not
+    The clicked item comes first, then items drawn uniformly from the items that its user has not
     clicked, −1 where there are none; or from `everything`.
 
-    The order follows Rao (1961) and Sandelius (1962): send each click to a part by chance, then
-    shuffle every part. Neither reaches far in memory, and threads can share the work: each has
-    its own users, then its own parts.
+    The order follows Rao (1961) and Sandelius (1962): send each click to a random part, then
+    shuffle every part. Memory access stays local, and threads share the work: each has its own
+    users, then its own parts.
     """
     n, width = int(user_start[-1]), 1 + negatives
     n_parts = n * width // PART + 1
@@ -79,7 +79,7 @@ def fill(
     first_user: int,
     stop_user: int,
 ) -> None:
-    """Put the clicks of these users, with drawn items, into the parts that chance sends them to."""
+    """Put the clicks of these users, with drawn items, into random parts."""
     n, width = found.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
     room = np.empty(n_items, dtype=np.int32)

@@ -109,9 +109,7 @@ class CpuLearner:
         )
         losses = np.zeros((self._n_models, -(-len(samples) // batch_size)))
         n_pairs = int(np.diff(drawn.start[::batch_size], append=drawn.start[-1]).max())
-        guess = kernels.Predictions(
-            *(np.zeros((self._n_models, n_pairs)) for _ in kernels.Predictions._fields)
-        )
+        guess = kernels.Guess(*(np.zeros((self._n_models, n_pairs)) for _ in kernels.Guess._fields))
         barrier = np.zeros(64, dtype=np.int64)
 
         def work(thread: int) -> None:

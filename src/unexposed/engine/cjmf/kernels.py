@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     pair_user: Array  # the row of a pair's user
 
 
-class Predictions(NamedTuple):
+class Guess(NamedTuple):
     """Predictions of each sub-model for a batch, (C, pairs) or (C, items of the batch)."""
 
     logit: Array  # x = ω_uᵀω_i, in its bounds
@@ -132,7 +132,7 @@ def bounded(logit: Any) -> float:
 
 
 @jit
-def predict_relevance(model: Submodels, batch: Batch, guess: Predictions, c: int) -> None:
+def predict_relevance(model: Submodels, batch: Batch, guess: Guess, c: int) -> None:
     dim, kinds, size = model.dim, model.kinds, model.kinds * 3 * model.dim
     users, items, n = model.users[c], model.items[c], len(batch.users)
     for click in range(n):
@@ -156,9 +156,7 @@ def predict_relevance(model: Submodels, batch: Batch, guess: Predictions, c: int
 
 
 @jit
-def predict_exposure(
-    model: Submodels, plan: Plan, n_items: int, guess: Predictions, c: int
-) -> None:
+def predict_exposure(model: Submodels, plan: Plan, n_items: int, guess: Guess, c: int) -> None:
     """`item_exposure`: m = ( g·σ(cᵀq + d) + (1 − g)·popularity )^σ(eᵀq + f), g = σ(aᵀq + b)."""
     dim, size = model.dim, model.kinds * 3 * model.dim
     items, exposure = model.items[c], model.exposure[c]
@@ -186,7 +184,7 @@ def learns(c: int, part: int, n_models: int) -> bool:
 
 @jit
 def relevance_slopes(
-    plan: Plan, batch: Batch, n_items: int, guess: Predictions, work: Work, c: int
+    plan: Plan, batch: Batch, n_items: int, guess: Guess, work: Work, c: int
 ) -> float:
     """∂L/∂x = p − c/m of each pair, and of each item its pairs and their Σ c/p; the sum of L."""
     total, product, mean = 0.0, 1.0, 1 / len(batch.users)
@@ -215,7 +213,7 @@ def relevance_slopes(
 
 
 @jit
-def residual_slopes(plan: Plan, batch: Batch, guess: Predictions, work: Work, c: int) -> float:
+def residual_slopes(plan: Plan, batch: Batch, guess: Guess, work: Work, c: int) -> float:
     """∂L′/∂x′ of each pair, x′ with the residual; the sum of L′."""
     total, product, mean = 0.0, 1.0, 1 / len(batch.users)
     for click in range(len(batch.users)):
@@ -235,13 +233,7 @@ def residual_slopes(plan: Plan, batch: Batch, guess: Predictions, work: Work, c:
 
 @jit
 def step_exposure(
-    model: Submodels,
-    plan: Plan,
-    n_clicks: int,
-    n_items: int,
-    guess: Predictions,
-    work: Work,
-    c: int,
+    model: Submodels, plan: Plan, n_clicks: int, n_items: int, guess: Guess, work: Work, c: int
 ) -> float:
     """Adam on a, c, e and b, d, f, where any pair was learned from; the sum of their part of L.
 
@@ -344,7 +336,7 @@ def run(
     steps: int,  # taken so far
     model: Submodels,
     plan: Plan,
-    guess: Predictions,
+    guess: Guess,
     work: Work,
     thread: int,
     n_threads: int,

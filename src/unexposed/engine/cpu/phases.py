@@ -36,7 +36,7 @@ from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, 
 
 @jit
 def step_users(s: Step, b: int, thread: int) -> None:
-    """The slope of every pair, and Adam on every user; ω_u as it was stays for the items."""
+    """The slope of every pair, and Adam on every user; the old ω_u is saved for the items."""
     t, plan, guide, work, options = s.tables, s.plan, s.guide, s.work, s.options
     dim, users, items, own = t.dim, t.users, t.items, work.own[thread]
     pair_item, user_row, user_start = plan.pair_item[b], plan.user_row[b], plan.user_start[b]
@@ -179,9 +179,9 @@ def run(
     thread: int,
     losses: Array,
 ) -> None:
-    """One thread's part of a step on each batch of the samples; thread 0 notes the losses.
+    """One thread's part of a step on each batch of the samples; thread 0 writes the losses.
 
-    `steps` were taken before.
+    `steps` counts the steps taken before.
     """
     plan, work, n, n_threads = s.plan, s.work, len(users), s.n_threads
     n_batches = (n + batch_size - 1) // batch_size
