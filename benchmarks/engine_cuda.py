@@ -26,8 +26,8 @@ import torch
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.engine.cuda import KERNELS_OF_A_STEP, CudaEngine
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.cuda.engine import KERNELS_OF_A_STEP, CudaEngine
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.maths.exposure import popularity
 from unexposed.sampling import validation

@@ -18,12 +18,13 @@ settings.load_profile("fixed")
 
 
 def pytest_configure() -> None:
-    """Have kernels compiled anew where a file that they inline was edited.
+    """Have kernels compiled again after an edit of a file that they inline.
 
-    Numba looks at the file of the kernel that it keeps alone.
+    Numba's cache looks only at the file that holds the kernel.
     """
     source = Path(unexposed.__file__).parent
-    edited = max(path.stat().st_mtime for path in (source / "engine").rglob("*.py"))
+    inlined = [path for room in ("engine", "sampling") for path in (source / room).rglob("*.py")]
+    edited = max(path.stat().st_mtime for path in inlined)
     for kernel in ("engine/cpu/phases.py", "engine/cjmf/kernels.py", "model/fold_in_kernel.py"):
         if (source / kernel).stat().st_mtime < edited:
             os.utime(source / kernel, (edited, edited))

@@ -264,7 +264,7 @@ def test_the_exposure_decays_once_a_step(kind):
         if kind is ReferenceEngine:
             return {name: state[f"{name}.first"] for name in RATES}
         gate = state["gate"][:, 1]
-        return dict(zip(RATES, (state["seers"][:, 1], gate[0], gate[1, :1]), strict=True))
+        return dict(zip(RATES, (state["exposure_users"][:, 1], gate[0], gate[1, :1]), strict=True))
 
     plain, decayed = moments(0.0), moments(0.1)
     for name, moment in decayed.items():

@@ -55,12 +55,3 @@ def test_every_solution_is_made_by_one_thread(name, clicks, monkeypatch):
         model.fold_in(clicks.pick(np.arange(20)))
         assert blas_threads() == {2}  # as before
     assert seen == {1}
-
-
-def test_each_part_is_worked_on_once_and_in_order():
-    assert algebra.each(lambda n: n * n, range(100)) == [n * n for n in range(100)]
-
-
-def test_a_fault_in_one_part_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        algebra.each(lambda n: 1 / n, [2, 1, 0])

@@ -20,18 +20,21 @@ def pairs(made: ValidationSet) -> list[tuple[int, int, bool]]:
     return list(zip(made.users.tolist(), made.items.tolist(), made.relevant.tolist(), strict=True))
 
 
-def test_the_most_active_users_give_their_most_popular_clicked_and_unclicked_item():
-    assert pairs(from_log(CLICKS, users=0.2, items=1)) == [(0, 0, True), (0, 2, False)]
-
-
-def test_ties_go_to_the_lower_index_among_users_and_items():
-    made = pairs(from_log(CLICKS, users=0.4, items=1))  # users 1 and 2 are equally active
-    assert made == [(0, 0, True), (0, 2, False), (1, 0, True), (1, 1, False)]
-
-
-def test_more_items_a_user_are_taken_in_the_order_of_popularity():
-    made = pairs(from_log(CLICKS, users=0.2, items=2))
-    assert made == [(0, 0, True), (0, 1, True), (0, 2, False), (0, 4, False)]
+@pytest.mark.parametrize(
+    ("users", "items", "expected"),
+    [
+        (0.2, 1, [(0, 0, True), (0, 2, False)]),
+        # users 1 and 2 are equally active: ties go to the lower index, among items too
+        (0.4, 1, [(0, 0, True), (0, 2, False), (1, 0, True), (1, 1, False)]),
+        (0.2, 2, [(0, 0, True), (0, 1, True), (0, 2, False), (0, 4, False)]),
+        # 0: all that a user clicked; user 0 has no third unclicked item
+        (0.2, 0, [(0, 0, True), (0, 1, True), (0, 3, True), (0, 2, False), (0, 4, False)]),
+    ],
+)
+def test_the_most_active_users_give_their_most_popular_clicked_and_unclicked_items(
+    users, items, expected
+):
+    assert pairs(from_log(CLICKS, users=users, items=items)) == expected
 
 
 def test_users_without_clicks_are_left_out_and_a_full_user_gives_no_negative():
@@ -46,12 +49,6 @@ def test_explicit_dislikes_take_the_place_of_unclicked_items():
     assert made == [(0, 0, True), (0, 2, False), (1, 0, True), (1, 1, False)]
     only_rare = (np.array([0], dtype=np.int32), np.array([4], dtype=np.int32))
     assert (0, 4, False) in pairs(from_log(CLICKS, users=0.4, items=1, disliked=only_rare))
-
-
-def test_no_number_of_items_means_all_that_a_user_clicked():
-    made = pairs(from_log(CLICKS, users=0.2, items=0))
-    assert [p for p in made if p[2]] == [(0, 0, True), (0, 1, True), (0, 3, True)]
-    assert [p for p in made if not p[2]] == [(0, 2, False), (0, 4, False)]  # it has no third
 
 
 def test_drawn_negatives_are_unclicked_and_as_popular_as_clicks_are():
@@ -77,15 +74,6 @@ def test_drawn_negatives_follow_the_seed():
 
     assert made(1) == made(1)
     assert any(made(1) != made(seed) for seed in range(2, 6))
-
-
-def test_it_can_be_inspected():
-    facts = from_log(CLICKS, users=0.4, items=1).describe(CLICKS)
-    assert facts["pairs"] == 4
-    assert facts["relevant"] == 2
-    assert (facts["users"], facts["items"]) == (2, 3)
-    assert facts["popularity_of_relevant"] == 1.0
-    assert facts["popularity_of_catalogue"] == pytest.approx(8 / 3 / 5)
 
 
 def test_random_traffic_can_take_its_place(small_world):

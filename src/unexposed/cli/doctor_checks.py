@@ -178,10 +178,11 @@ def _self_test() -> Findings:
     """A few steps of UBO on each engine, beside the reference."""
     from unexposed.engine import cuda
     from unexposed.engine.cpu.engine import CpuEngine
+    from unexposed.engine.cuda.engine import CudaEngine
 
     yield _agreement("cpu", CpuEngine)
     if cuda.available():
-        yield _agreement("cuda", cuda.CudaEngine)
+        yield _agreement("cuda", CudaEngine)
 
 
 def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from unexposed.engine import cuda
 from unexposed.engine.cpu.engine import CpuEngine
+from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
@@ -44,5 +45,5 @@ def build(
         return ReferenceEngine(objective, optimiser, parameters, relevance=relevance, **given)
     if not is_product:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
-    engines: dict[str, Callable[..., Engine]] = {"cuda": cuda.CudaEngine, "cpu": CpuEngine}
+    engines: dict[str, Callable[..., Engine]] = {"cuda": CudaEngine, "cpu": CpuEngine}
     return engines[name](objective, optimiser, parameters, **given)

@@ -1,7 +1,7 @@
 """Linear algebra whose bits do not depend on the number of threads.
 
-A BLAS cuts a product up for its threads, and the cut decides in which order sums are added. So each
-product is left to one thread, and several threads share blocks whose size is fixed.
+A BLAS splits a product over its threads, and the split decides the order of its sums. So each
+product runs on one thread, and several threads share blocks of a fixed size.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,25 +15,25 @@ from unexposed.compiled import CORES
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 
-MOST_THREADS = 4  # each holds blocks of its own
+MOST_THREADS = 4  # each needs memory for its own blocks
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have every product and solution made by the thread that asks for it."""
+    """Run every product and solution on the calling thread."""
     with _loaded().limit(limits=1, user_api="blas"):
         yield
 
 
 def each(work: Callable[[Part], Made], parts: Iterable[Part]) -> list[Made]:
-    """What comes of the work on each part, in their order, several of them at a time."""
+    """Call `work` on each part, several at a time; return the results in order."""
     with one_thread(), ThreadPoolExecutor(min(CORES, MOST_THREADS)) as pool:
         return list(pool.map(work, parts))
 
 
 @cache
 def _loaded() -> Any:
-    import numpy.linalg  # noqa: F401  its BLAS must be there to be found
+    import numpy.linalg  # noqa: F401  load its BLAS, so that it is found
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -11,7 +11,7 @@ from scipy.special import expit
 from unexposed.data.clicks import Clicks, Indices, pair_keys
 from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.reference import item_exposure
-from unexposed.engine.cjmf.step import LEAST, JointRates, Rates, Samples, Tables
+from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables
 from unexposed.engine.objective import Name
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP
@@ -75,7 +75,7 @@ class CJMF(TrainedMethod):
             progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
         learner.compile()
 
-        def samples() -> Samples:
+        def samples() -> PartedSamples:
             return draw(clicks, part, negatives=self.negatives, rng=rng)
 
         return training.Trainee(
@@ -166,11 +166,13 @@ def split(n_clicks: int, n_models: int, rng: np.random.Generator) -> Indices:
     return rng.permutation(n_clicks).astype(np.int32) % np.int32(n_models)
 
 
-def draw(clicks: Clicks, part: Indices, *, negatives: int, rng: np.random.Generator) -> Samples:
+def draw(
+    clicks: Clicks, part: Indices, *, negatives: int, rng: np.random.Generator
+) -> PartedSamples:
     """Every click with this many unclicked items, which belong to its part, in random order."""
     drawn = sampling.drawn(clicks, negatives=negatives, rng=rng)
     visited = pair_keys(drawn.users, drawn.items[drawn.start[:-1]], clicks.n_items)
-    return Samples(drawn, part[np.searchsorted(clicks.keys, visited)])
+    return PartedSamples(drawn, part[np.searchsorted(clicks.keys, visited)])
 
 
 def kept(tables: Tables, popularity: NDArray[Any]) -> Parameters:

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from unexposed.compiled import STEP, below, compiled, mix
-from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, value_and_slope
+from unexposed.engine.cpu.lanes import whole
+from unexposed.engine.cpu.rows import adam_of_terms, correct_rates
+from unexposed.sampling.draw import draw_item, list_unclicked
 
 Array = Any
 
@@ -36,15 +38,19 @@ def learn_users(
     n_items, dim = item_vectors.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
     room = np.empty(n_items, dtype=np.int32)
-    first, second, gradient = np.empty(dim), np.empty(dim), np.empty(dim)
+    width = whole(dim, 8)  # of float64
+    record, gradient = np.zeros(3 * width), np.zeros(width)  # see `rows.py`
+    vector = record[:dim]
+    rates, corrected = np.array([[learning_rate, weight_decay]]), np.empty((1, 3))
     for user in range(first_user, stop_user):
-        own, vector = clicked[user_start[user] : user_start[user + 1]], vectors[user]
+        own = clicked[user_start[user] : user_start[user + 1]]
         avoided = own[:0] if everything else own
         clicked_by[avoided] = user
         listed = room[: list_unclicked(room, clicked_by, user, len(avoided), every_pair)]
         start = starts(len(own), n_items - len(avoided), negatives, every_pair)
         items, batch = np.empty(start[-1], dtype=np.int32), np.empty(len(own), dtype=np.int64)
-        first[:] = second[:] = 0
+        record[:] = 0
+        vector[:] = vectors[user]
         bits = seed
         for epoch in range(epochs):
             bits = draw(items, start, own, listed, clicked_by, user, every_pair, bits)
@@ -58,27 +64,11 @@ def learn_users(
                 n_pairs += len(of_click)
                 if n + 1 < len(order) and batch[order[n]] == batch[order[n + 1]]:
                     continue
-                step = epoch * n_batches + batch[order[n]] + 1.0  # of the training
-                rate, rest = learning_rate / (1 - BETA1**step), 1 - BETA2**step
-                for d in range(dim):
-                    slope = (gradient[d] + n_pairs * weight_decay * vector[d]) / batch_size
-                    first[d] = BETA1 * first[d] + (1 - BETA1) * slope
-                    second[d] = BETA2 * second[d] + (1 - BETA2) * slope * slope
-                    vector[d] -= rate * first[d] / (np.sqrt(second[d] / rest) + EPSILON)
-
-
-@compiled
-def list_unclicked(
-    room: Array, clicked_by: Array, user: int, n_clicked: int, every_pair: bool
-) -> int:
-    """List what the user has not clicked, if all are needed or few are left; how many it lists."""
-    n_items, n_listed = len(clicked_by), 0
-    if every_pair or 2 * (n_items - n_clicked) < n_items:
-        for item in range(n_items):
-            if clicked_by[item] != user:
-                room[n_listed] = item
-                n_listed += 1
-    return n_listed
+                number = epoch * n_batches + batch[order[n]] + 1  # of the step in training
+                correct_rates(corrected, rates, number)
+                gradient /= batch_size
+                adam_of_terms(record, 0, gradient, 0, corrected[0], n_pairs / batch_size, width)
+        vectors[user] = vector
 
 
 @compiled
@@ -112,12 +102,8 @@ def draw(
                 listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
                 items[at] = listed[n_dealt]
                 n_dealt += 1
-            elif len(listed):
-                items[at] = listed[below(len(listed), bits)]
             else:
-                while clicked_by[below(len(clicked_by), bits)] == user:
-                    bits = mix(bits + STEP)
-                items[at] = below(len(clicked_by), bits)
+                items[at], bits = draw_item(listed, clicked_by, user, bits)
     return bits
 
 

@@ -1,1 +1,1 @@
-"""What a step sees: clicks with their drawn items, and the validation set."""
+"""The input of a training step: clicks with their drawn items, and the validation set."""

@@ -1,4 +1,4 @@
-"""The compiled loops that draw an epoch: every click in random order, with its drawn items."""
+"""Draw an epoch in compiled loops: every click in random order, with its drawn items."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ import numpy as np
 
 from unexposed.compiled import CORES, STEP, Array, below, compiled, mix, random_bits
 
-PART = 32_768  # samples shuffled at a time: they fit into a core's own cache
+PART = 32_768  # items of the clicks shuffled at a time: they fit into a core's cache
 
 
 def samples(
@@ -21,14 +21,14 @@ def samples(
     seed: np.uint64,
     threads: int | None = None,
 ) -> tuple[Array, Array]:
-    """Every click once, in random order, each order as likely: users (n), items (n, 1 + negatives).
+    """Every click once, in a uniformly random order: users (n), items (n, 1 + negatives).
 
-    The clicked item comes first, then items drawn uniformly from those that its user has not
+    The clicked item comes first, then items drawn uniformly from the items that its user has not
     clicked, −1 where there are none; or from `everything`.
 
-    The order follows Rao (1961) and Sandelius (1962): send each click to a part by chance, then
-    shuffle every part. Neither reaches far in memory, and threads can share the work: each has
-    its own users, then its own parts.
+    The order follows Rao (1961) and Sandelius (1962): send each click to a random part, then
+    shuffle every part. Memory access stays local, and threads share the work: each has its own
+    users, then its own parts.
     """
     n, width = int(user_start[-1]), 1 + negatives
     n_parts = n * width // PART + 1
@@ -79,24 +79,15 @@ def fill(
     first_user: int,
     stop_user: int,
 ) -> None:
-    """Put the clicks of these users, with drawn items, into the parts that chance sends them to."""
+    """Put the clicks of these users, with drawn items, into random parts."""
     n, width = found.shape
-    last_clicked_by = np.full(n_items, -1, dtype=np.int32)
-    unclicked = np.empty(n_items, dtype=np.int32)
+    clicked_by = np.full(n_items, -1, dtype=np.int32)
+    room = np.empty(n_items, dtype=np.int32)
     for user in range(first_user, stop_user):
         first, stop = user_start[user], user_start[user + 1]
-        for click in range(first, stop):
-            last_clicked_by[items[click]] = user
-        n_unclicked = n_items - (stop - first)
-        listed = (
-            2 * n_unclicked < n_items and not everything
-        )  # rejection would take long: draw from a list
-        if listed:
-            n_listed = 0
-            for item in range(n_items):
-                if last_clicked_by[item] != user:
-                    unclicked[n_listed] = item
-                    n_listed += 1
+        avoided = items[first:first] if everything else items[first:stop]
+        clicked_by[avoided] = user
+        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), False)]
         for click in range(first, stop):
             part = below(len(place), random_bits(seed, click))
             at = place[part]
@@ -104,15 +95,40 @@ def fill(
             found_users[at], found[at, 0] = user, items[click]
             bits = random_bits(seed, n + click)
             for number in range(1, width):
-                bits = mix(bits + STEP)
-                if listed:
-                    found[at, number] = unclicked[below(n_listed, bits)] if n_listed else -1
-                    continue
-                item = below(n_items, bits)
-                while last_clicked_by[item] == user and not everything:
-                    bits = mix(bits + STEP)
-                    item = below(n_items, bits)
-                found[at, number] = item
+                found[at, number] = -1
+                if len(avoided) < n_items:
+                    found[at, number], bits = draw_item(listed, clicked_by, user, mix(bits + STEP))
+
+
+@compiled
+def list_unclicked(room: Array, clicked_by: Array, user: int, n_clicked: int, always: bool) -> int:
+    """Write the items that a user has not clicked into `room`; return how many were written.
+
+    Unless they are `always` wanted, do so only for a user who clicked more than half of the items,
+    for whom rejection would take long.
+    """
+    n_items, n_listed = len(clicked_by), 0
+    if always or 2 * (n_items - n_clicked) < n_items:
+        for item in range(n_items):
+            if clicked_by[item] != user:
+                room[n_listed] = item
+                n_listed += 1
+    return n_listed
+
+
+@compiled
+def draw_item(listed: Array, clicked_by: Array, user: int, bits: Any) -> tuple[int, Any]:
+    """Draw an item from the list or, where it is empty, by rejecting what the user clicked.
+
+    Also return the random bits used last. `clicked_by` names the last user to click each item.
+    """
+    if len(listed):
+        return listed[below(len(listed), bits)], bits
+    item = below(len(clicked_by), bits)
+    while clicked_by[item] == user:
+        bits = mix(bits + STEP)
+        item = below(len(clicked_by), bits)
+    return item, bits
 
 
 @compiled

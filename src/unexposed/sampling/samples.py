@@ -16,7 +16,7 @@ Source = Literal["unclicked", "catalogue"]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Clicks with their drawn items, in the order they will be visited.
+    """Clicks with their drawn items, in the order of training.
 
     The items of click c are items[start[c] : start[c + 1]], the clicked one first. The pair of a
     click counts 1, each item drawn for it weight[c].
@@ -37,18 +37,18 @@ class Samples:
             items = self.items[start[0] : start[-1]]
             yield Samples(self.users[part], start - start[0], items, self.weight[part])
 
-    def pairs(self) -> "Pairs":
-        """The same samples as single pairs."""
+    def pairs(self) -> "SampledPairs":
+        """These samples as single pairs."""
         each = np.diff(self.start)
         click = np.zeros(len(self.items), dtype=np.float32)
         click[self.start[:-1]] = 1
         weight = np.where(click > 0, np.float32(1), np.repeat(self.weight, each))
-        return Pairs(np.repeat(self.users, each), self.items, click, weight)
+        return SampledPairs(np.repeat(self.users, each), self.items, click, weight)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Single pairs: what each click, and each item drawn for it, says."""
+class SampledPairs:
+    """The pair of each click, and of each item drawn for it."""
 
     users: Indices
     items: Indices
@@ -61,7 +61,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the samples of an epoch come about: drawn items for each click, or every pair."""
+    """How an epoch is sampled: with drawn items for each click, or every pair."""
 
     negatives: int
     weighting: Weighting = "none"  # "unbiased" holds for the source "unclicked"
@@ -81,12 +81,12 @@ class Drawing:
         )
 
     def weight(self, clicks: Clicks) -> NDArray[np.float32]:
-        """What a drawn item counts, for each user.
+        """The weight of a drawn item, for each user.
 
         A user with n clicks among M items has n·negatives draws for M − n unclicked pairs, so
-        that each stands for (M − n) / (n·negatives) of them: the weighted loss of an epoch is
-        then an unbiased estimate of the sum over all pairs. (A user without clicks is never
-        visited; its pairs are missing from either sum.)
+        each draw stands for (M − n) / (n·negatives) pairs: the weighted loss of an epoch is then
+        an unbiased estimate of the sum over all pairs. (A user without clicks is never visited,
+        and both sums leave out its pairs.)
         """
         if self.weighting == "none" or self.every_pair:
             return np.ones(clicks.n_users, dtype=np.float32)
@@ -104,8 +104,8 @@ def drawn(
 ) -> Samples:
     """Every click with this many items drawn for it, in random order.
 
-    Negatives are uniform on what the user has not clicked, and a user who clicked every item has
-    none; or uniform on the catalogue.
+    Drawn items are uniform on the items that the user has not clicked (none, for a user who
+    clicked them all), or uniform on the catalogue.
     """
     seed = rng.integers(2**64, dtype=np.uint64)
     everything = source == "catalogue"
@@ -115,7 +115,7 @@ def drawn(
     start: NDArray[Any] = np.arange(len(users) + 1, dtype=np.int64) * (1 + negatives)
     items = items.reshape(-1)
     if not everything and (clicks.user_counts == clicks.n_items).any():
-        # −1 stands where there was none to draw
+        # −1: there was no item to draw
         there = items >= 0
         start = np.concatenate([[0], np.cumsum(there)])[start]
         items = items[there]

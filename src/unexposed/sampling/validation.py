@@ -1,7 +1,7 @@
-"""The small unbiased set that guides the exposure, built from the log itself."""
+"""The small unbiased validation set that guides the exposure, built from the log itself."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ Negatives = Literal["popular", "drawn"]
 
 @dataclass(frozen=True, eq=False)
 class ValidationSet:
-    """Pairs taken as surely exposed (m = 1), and whether each is relevant."""
+    """Pairs assumed to be exposed (m = 1), and whether each is relevant."""
 
     users: Indices
     items: Indices
@@ -34,22 +34,9 @@ class ValidationSet:
         return pair_keys(self.users, self.items, n_items)
 
     def shuffled(self, rng: np.random.Generator) -> "ValidationSet":
-        """The same pairs in another order: parts of it taken in turn are then fair samples."""
+        """Shuffle the pairs, so that consecutive parts are random samples of the set."""
         order = rng.permutation(len(self))
         return ValidationSet(self.users[order], self.items[order], self.relevant[order])
-
-    def describe(self, clicks: Clicks) -> dict[str, Any]:
-        """Its size, its users and items, and how popular its items are beside the catalogue's."""
-        share = clicks.item_counts / max(clicks.item_counts.max(), 1)
-        return {
-            "pairs": len(self),
-            "relevant": int(self.relevant.sum()),
-            "users": len(np.unique(self.users)),
-            "items": len(np.unique(self.items)),
-            "popularity_of_relevant": float(share[self.items[self.relevant]].mean()),
-            "popularity_of_irrelevant": float(share[self.items[~self.relevant]].mean()),
-            "popularity_of_catalogue": float(share.mean()),
-        }
 
 
 def from_log(
@@ -64,10 +51,10 @@ def from_log(
     """The most active users, each with its most popular clicked items and as many unclicked ones.
 
     `users` is the fraction of all users, by training clicks; `items` how many of either kind a
-    user gives, 0 for all that it clicked. The unclicked ones are the most popular, or drawn in
-    proportion to their clicks, so that they are as popular as the clicked ones are. Ties go to the
-    lower index. `disliked` pairs (ratings below the threshold), where the log has them, take the
-    place of the unclicked items for the users that have any.
+    user gives, 0 for all that it clicked. The unclicked items are the most popular, or drawn in
+    proportion to their clicks, so that they are as popular as clicked ones. Ties go to the lower
+    index. `disliked` pairs (ratings below the threshold) replace the unclicked items of users who
+    have any.
     """
     order = np.argsort(-clicks.user_counts, kind="stable")
     chosen = np.zeros(clicks.n_users, dtype=bool)
@@ -119,7 +106,7 @@ def _most_popular(
 def _drawn(
     clicks: Clicks, users: Indices, rng: np.random.Generator | None
 ) -> tuple[Indices, Indices]:
-    """One item for each entry, drawn in proportion to its clicks; what was clicked is left out."""
+    """Draw an item for each entry in proportion to its clicks, and leave out clicked pairs."""
     rng = rng or np.random.default_rng(0)
     items = rng.choice(clicks.items, len(users))
     fresh = ~np.isin(pair_keys(users, items, clicks.n_items), clicks.keys)
@@ -127,5 +114,5 @@ def _drawn(
 
 
 def from_random_traffic(judged: Judgements) -> ValidationSet:
-    """Real random traffic in place of the self-built set, where a user has some to spend on it."""
+    """Take real random traffic in place of the set built from the log."""
     return ValidationSet(judged.users, judged.items, judged.relevant)

@@ -1,4 +1,4 @@
-"""What runs CJMF's steps, by name."""
+"""Choose the learner that runs CJMF's steps."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from unexposed.errors import InputError
 
 
 def build(
-    optimiser: JointRates, tables: Tables, popularity: NDArray[Any], *, name: Name = "auto"
+    rates: JointRates, tables: Tables, popularity: NDArray[Any], *, name: Name = "auto"
 ) -> CpuLearner | ReferenceLearner:
-    """The learner of this engine; on a card it is the reference, which the CPU's outruns."""
+    """The learner of an engine; on a GPU the reference runs, more slowly than the CPU's learner."""
     if name in ("auto", "cpu"):
-        return CpuLearner(optimiser, tables, popularity)
+        return CpuLearner(rates, tables, popularity)
     if name == "cuda" and not cuda.available():
-        raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
+        raise InputError("engine cuda needs a CUDA GPU and triton; use engine cpu or auto")
     device = "cuda" if name == "cuda" else "cpu"
-    return ReferenceLearner(optimiser, tables, popularity, device=device)
+    return ReferenceLearner(rates, tables, popularity, device=device)

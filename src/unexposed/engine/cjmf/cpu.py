@@ -1,6 +1,5 @@
-"""CJMF on the CPU: its sub-models shared out over threads, every step in closed form."""
+"""CJMF on the CPU: threads share the sub-models, every step in closed form."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,21 +8,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from unexposed.compiled import CORES
 from unexposed.engine.cjmf import kernels
-from unexposed.engine.cjmf.step import JointRates, Samples, Tables
+from unexposed.engine.cjmf.step import JointRates, PartedSamples, Tables
+from unexposed.engine.cpu.compile import on_threads
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.objective import put_back
-from unexposed.sampling import samples as sampling
+from unexposed.sampling.samples import Samples
 
 RUN: Any = kernels.run
-SPAN = 200_000  # clicks of one call to the kernel: it cannot be interrupted
+SPAN = 200_000  # clicks of one call to the kernel, which cannot be interrupted
 
 
 class CpuLearner:
-    """As `ReferenceLearner`, with the tables and their moments in flat arrays of records."""
+    """The steps of `ReferenceLearner`, with tables and moments in flat arrays of records."""
 
     def __init__(
         self,
-        optimiser: JointRates,
+        rates: JointRates,
         tables: Mapping[str, NDArray[Any]],
         popularity: NDArray[Any],
         *,
@@ -36,25 +36,25 @@ class CpuLearner:
         self._threads = min(threads or CORES, self._n_models)
         self._steps = np.zeros(1, dtype=np.int64)  # taken so far
         self._names = list(tables)
-        kinds = ("submodel", "residual")[: 2 if optimiser.residual else 1]
+        kinds = ("submodel", "residual")[: 2 if rates.residual else 1]
 
         def records(side: str) -> NDArray[Any]:
             found = [tables[f"{kind}_{side}_factors"].swapaxes(0, 1) for kind in kinds]
             return self._with_moments(np.stack(found, axis=2))
 
-        rates = (optimiser.submodel, optimiser.exposure, optimiser.residual or optimiser.submodel)
+        each = (rates.submodel, rates.exposure, rates.residual or rates.submodel)
         weight = self._filled(tables["exposure_weight"]).reshape(self._n_models, -1)
-        self._model = kernels.Model(
+        self._model = kernels.Submodels(
             dim=whole(self._dim, self._dtype.itemsize),
             kinds=len(kinds),
             users=records("user"),
             items=records("item"),
             exposure=self._with_moments(np.hstack([weight, tables["exposure_bias"]])),
-            rates=np.array([(r.learning_rate, r.weight_decay) for r in rates], dtype=np.float64),
+            rates=np.array([(r.learning_rate, r.weight_decay) for r in each], dtype=np.float64),
             popularity=np.array(popularity, dtype=np.float64),
         )
 
-    def epoch(self, samples: Samples, *, batch_size: int) -> float:
+    def epoch(self, samples: PartedSamples, *, batch_size: int) -> float:
         batch_size = max(1, min(batch_size, len(samples)))
         span = max(1, SPAN // batch_size) * batch_size
         parts = [self._run(part, batch_size) for part in samples.batches(span)]
@@ -82,25 +82,25 @@ class CpuLearner:
         put_back(self.state(), state)
 
     def compile(self) -> None:
-        """Have the kernel ready: seconds the first time on a machine, from its cache later."""
+        """Compile the kernel, or load it from the cache: the first time takes seconds."""
         nothing, start = np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
-        none = sampling.Samples(nothing, start, nothing, nothing.astype(np.float32))
-        self._run(Samples(none, nothing), 1)
+        none = Samples(nothing, start, nothing, nothing.astype(np.float32))
+        self._run(PartedSamples(none, nothing), 1)
 
     def _with_moments(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values of each sub-model, (C, …, dim), flat, each record with its moments."""
+        """The values of each sub-model, (C, …, dim), flattened, each record with its moments."""
         filled = self._filled(values)
         table = np.zeros((*filled.shape[:-1], 3, filled.shape[-1]), dtype=self._dtype)
         table[..., 0, :] = filled
         return table.reshape(self._n_models, -1)
 
     def _filled(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values with zeros after each row, up to whole vectors."""
+        """The values with each row padded with zeros to whole vectors."""
         more = whole(values.shape[-1], self._dtype.itemsize) - values.shape[-1]
         return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
 
-    def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
-        """The loss of each batch, having learned from it."""
+    def _run(self, samples: PartedSamples, batch_size: int) -> NDArray[np.float64]:
+        """Learn from each batch; return their losses."""
         drawn = samples.drawn
         columns = (drawn.users, drawn.start, drawn.items, samples.part)
         types = (np.int32, np.int64, np.int32, np.int32)
@@ -109,25 +109,20 @@ class CpuLearner:
         )
         losses = np.zeros((self._n_models, -(-len(samples) // batch_size)))
         n_pairs = int(np.diff(drawn.start[::batch_size], append=drawn.start[-1]).max())
-        said = kernels.Said(*(np.zeros((self._n_models, n_pairs)) for _ in kernels.Said._fields))
+        guess = kernels.Guess(*(np.zeros((self._n_models, n_pairs)) for _ in kernels.Guess._fields))
         barrier = np.zeros(64, dtype=np.int64)
 
         def work(thread: int) -> None:
             plan, space = self._plan(batch_size, n_pairs), self._work(batch_size, n_pairs)
-            shared = (given, batch_size, int(self._steps[0]), self._model, plan, said, space)
+            shared = (given, batch_size, int(self._steps[0]), self._model, plan, guess, space)
             RUN(*shared, thread, self._threads, barrier, losses)
 
-        others = [threading.Thread(target=work, args=(t,)) for t in range(1, self._threads)]
-        for thread in others:
-            thread.start()
-        work(0)
-        for thread in others:
-            thread.join()
+        on_threads(work, self._threads)
         self._steps += losses.shape[1]
         return losses.sum(0)
 
     def _plan(self, n_clicks: int, n_pairs: int) -> kernels.Plan:
-        """Room for a batch of so many clicks and pairs."""
+        """Arrays for a batch of up to this many clicks and pairs."""
 
         def groups(n_rows: int, n: int) -> kernels.Groups:
             room = (np.zeros(size, dtype=np.int32) for size in (n, n + 2, n, n))

@@ -1,10 +1,10 @@
 """The compiled step of CJMF: the losses of `engine/cjmf` in closed form.
 
-A sub-model is one thread's own. Its users lie in one flat array of records, a value and Adam's two
-moments, as in `cpu/rows.py`: ω_u, and with a residual ρ_u after it. Between the two halves of a
-step, what it says and what it learns, all sub-models wait for each other: the first reads only its
-own tables, the second also what others said. So any number of threads gives the same bits. Numbers
-of a pair are worked out in float64, rows in the learner's own type.
+A sub-model belongs to one thread. Its users lie in one flat array of records, a value and Adam's
+two moments, as in `cpu/rows.py`: ω_u, and with a residual ρ_u after it. A step has two halves,
+predicting and learning, with a barrier between them: the first reads a sub-model's own tables, the
+second also the predictions of others. So any number of threads gives the same bits. Scalars of a
+pair are computed in float64, rows in the learner's own type.
 """
 
 import math
@@ -14,14 +14,20 @@ import numpy as np
 
 from unexposed.engine.cjmf.step import LARGEST_LOGIT, LEAST, MOST
 from unexposed.engine.cpu.compile import Array, jit, jit_entry, jit_inline, wait_for_all
-from unexposed.engine.cpu.formulas import all_odds_against, low_variance_slope, odds_against
+from unexposed.engine.cpu.formulas import (
+    all_odds_against,
+    gated,
+    low_variance_slope,
+    odds_against,
+    through_gate,
+)
 from unexposed.engine.cpu.grouping import group
 from unexposed.engine.cpu.lanes import fill, load, store, total, width
 from unexposed.engine.cpu.rows import adam, add_scaled, correct_rates, dot, fetch, put_zero
 
 
-class Model(NamedTuple):
-    """The tables with their moments, one row a sub-model, and what is given."""
+class Submodels(NamedTuple):
+    """The tables with their moments, one row for each sub-model, the rates and the popularity."""
 
     dim: int
     kinds: int  # records of a user or item: ω, and ρ with a residual
@@ -33,7 +39,7 @@ class Model(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Clicks with their drawn items, as `Samples` has them; `start` need not begin at 0."""
+    """The columns of `PartedSamples`; `start` need not begin at 0."""
 
     users: Array
     start: Array
@@ -42,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """What `group` has found: which clicks have the same user, or pairs the same item."""
+    """Output of `group`: the clicks of each user, or the pairs of each item."""
 
     place: Array  # (n_users) or (n_items): −1 everywhere between uses
     rows: Array
@@ -52,15 +58,15 @@ class Groups(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The clicks of a batch by user and its pairs by item, as one thread has found them."""
+    """The clicks of a batch by user and its pairs by item; each thread has its own."""
 
     users: Groups
     items: Groups
     pair_user: Array  # the row of a pair's user
 
 
-class Said(NamedTuple):
-    """What each sub-model says of a batch, (C, pairs) or (C, items of the batch)."""
+class Guess(NamedTuple):
+    """Predictions of each sub-model for a batch, (C, pairs) or (C, items of the batch)."""
 
     logit: Array  # x = ω_uᵀω_i, in its bounds
     odds: Array  # e⁻ˣ
@@ -88,8 +94,8 @@ class Work(NamedTuple):
 
 
 SUBMODEL, EXPOSURE, RESIDUAL = range(3)  # rows of the rates
-LARGEST_PRODUCT = 1e200  # its logarithm is taken before it overflows
-AHEAD = 4  # rows between the one worked on and the one asked of the memory
+LARGEST_PRODUCT = 1e200  # take the logarithm before the product overflows
+AHEAD = 4  # rows between the current one and the one prefetched
 
 
 @jit_inline
@@ -104,7 +110,7 @@ def grouped(keys: Array, to: Groups) -> int:
     return group(keys, len(keys), to.place, to.rows, to.start, to.number, to.members)
 
 
-# What a sub-model says --------------------------------------------------------------------------
+# Predictions ------------------------------------------------------------------------------------
 
 
 @jit_inline
@@ -126,7 +132,7 @@ def bounded(logit: Any) -> float:
 
 
 @jit
-def say_relevance(model: Model, batch: Batch, said: Said, c: int) -> None:
+def predict_relevance(model: Submodels, batch: Batch, guess: Guess, c: int) -> None:
     dim, kinds, size = model.dim, model.kinds, model.kinds * 3 * model.dim
     users, items, n = model.users[c], model.items[c], len(batch.users)
     for click in range(n):
@@ -141,16 +147,16 @@ def say_relevance(model: Model, batch: Batch, said: Said, c: int) -> None:
             other = size * batch.items[k]
             if kinds == 2:
                 x, with_residual = both_dots(users, row, items, other, dim)
-                said.logit[c, k], said.residual_logit[c, k] = bounded(x), bounded(with_residual)
+                guess.logit[c, k], guess.residual_logit[c, k] = bounded(x), bounded(with_residual)
             else:
-                said.logit[c, k] = bounded(dot(users, row, items, other, dim))
-    all_odds_against(said.logit[c], said.odds[c], 0, len(batch.items))
+                guess.logit[c, k] = bounded(dot(users, row, items, other, dim))
+    all_odds_against(guess.logit[c], guess.odds[c], 0, len(batch.items))
     if kinds == 2:
-        all_odds_against(said.residual_logit[c], said.residual_odds[c], 0, len(batch.items))
+        all_odds_against(guess.residual_logit[c], guess.residual_odds[c], 0, len(batch.items))
 
 
 @jit
-def say_exposure(model: Model, plan: Plan, n_items: int, said: Said, c: int) -> None:
+def predict_exposure(model: Submodels, plan: Plan, n_items: int, guess: Guess, c: int) -> None:
     """`item_exposure`: m = ( g·σ(cᵀq + d) + (1 − g)·popularity )^σ(eᵀq + f), g = σ(aᵀq + b)."""
     dim, size = model.dim, model.kinds * 3 * model.dim
     items, exposure = model.items[c], model.exposure[c]
@@ -158,16 +164,16 @@ def say_exposure(model: Model, plan: Plan, n_items: int, said: Said, c: int) -> 
         item = plan.items.rows[h]
         row, bias = size * item, 3 * dim
         gate = 1 / (1 + odds_against(dot(exposure, 0, items, row, dim) + exposure[bias]))
-        own = 1 / (1 + odds_against(dot(exposure, dim, items, row, dim) + exposure[bias + 1]))
+        own_odds = odds_against(dot(exposure, dim, items, row, dim) + exposure[bias + 1])
         power = dot(exposure, 2 * dim, items, row, dim) + exposure[bias + 2]
         power = 1 / (1 + odds_against(power))
-        mixed = gate * own + (1 - gate) * model.popularity[item]
-        said.gate[c, h], said.own[c, h], said.power[c, h] = gate, own, power
-        said.mixed[c, h] = mixed
-        said.shown[c, h] = max(LEAST, min(MOST, mixed**power))
+        mixed, _ = gated(gate, 1 - gate, own_odds, model.popularity[item])
+        guess.gate[c, h], guess.own[c, h] = gate, 1 / (1 + own_odds)
+        guess.power[c, h], guess.mixed[c, h] = power, mixed
+        guess.shown[c, h] = max(LEAST, min(MOST, mixed**power))
 
 
-# What it learns ---------------------------------------------------------------------------------
+# Learning ---------------------------------------------------------------------------------------
 
 
 @jit_inline
@@ -178,7 +184,7 @@ def learns(c: int, part: int, n_models: int) -> bool:
 
 @jit
 def relevance_slopes(
-    plan: Plan, batch: Batch, n_items: int, said: Said, work: Work, c: int
+    plan: Plan, batch: Batch, n_items: int, guess: Guess, work: Work, c: int
 ) -> float:
     """∂L/∂x = p − c/m of each pair, and of each item its pairs and their Σ c/p; the sum of L."""
     total, product, mean = 0.0, 1.0, 1 / len(batch.users)
@@ -187,14 +193,14 @@ def relevance_slopes(
     for click in range(len(batch.users)):
         begin, end = pairs_of(batch, click)
         other = batch.part[click]
-        if not learns(c, other, len(said.logit)):
+        if not learns(c, other, len(guess.logit)):
             work.slope[begin:end] = 0
             continue
         clicked = plan.items.number[begin]
-        weight = 1 / said.shown[other, clicked]
-        work.weight[clicked] += 1 + said.odds[other, begin]  # 1/p = 1 + t
+        weight = 1 / guess.shown[other, clicked]
+        work.weight[clicked] += 1 + guess.odds[other, begin]  # 1/p = 1 + t
         for k in range(begin, end):
-            x, t = said.logit[c, k], said.odds[c, k]
+            x, t = guess.logit[c, k], guess.odds[c, k]
             work.n_learned[plan.items.number[k]] += 1
             work.slope[k] = mean * (1 / (1 + t) - weight) if abs(x) < LARGEST_LOGIT else 0
             total += (1 - weight) * x  # L = (1 − c/m)·x + log(1 + t)
@@ -207,15 +213,15 @@ def relevance_slopes(
 
 
 @jit
-def residual_slopes(plan: Plan, batch: Batch, said: Said, work: Work, c: int) -> float:
+def residual_slopes(plan: Plan, batch: Batch, guess: Guess, work: Work, c: int) -> float:
     """∂L′/∂x′ of each pair, x′ with the residual; the sum of L′."""
     total, product, mean = 0.0, 1.0, 1 / len(batch.users)
     for click in range(len(batch.users)):
         begin, end = pairs_of(batch, click)
         for k in range(begin, end):
-            m, t = work.mean_shown[plan.items.number[k]], said.residual_odds[c, k]
+            m, t = work.mean_shown[plan.items.number[k]], guess.residual_odds[c, k]
             clicked = k == begin
-            within = abs(said.residual_logit[c, k]) < LARGEST_LOGIT
+            within = abs(guess.residual_logit[c, k]) < LARGEST_LOGIT
             slope = low_variance_slope(t, clicked, m, 1 - m) if within else 0.0
             work.residual_slope[k] = mean * slope
             product *= (1 + t) / (m if clicked else 1 - m + t)  # 1/mp, or 1/(1 − mp)
@@ -227,7 +233,7 @@ def residual_slopes(plan: Plan, batch: Batch, said: Said, work: Work, c: int) ->
 
 @jit
 def step_exposure(
-    model: Model, plan: Plan, n_clicks: int, n_items: int, said: Said, work: Work, c: int
+    model: Submodels, plan: Plan, n_clicks: int, n_items: int, guess: Guess, work: Work, c: int
 ) -> float:
     """Adam on a, c, e and b, d, f, where any pair was learned from; the sum of their part of L.
 
@@ -242,15 +248,15 @@ def step_exposure(
         if n_learned == 0:
             continue
         reached = True
-        gate, own, power = said.gate[c, h], said.own[c, h], said.power[c, h]
-        mixed, m, item = said.mixed[c, h], said.shown[c, h], plan.items.rows[h]
+        gate, own, power = guess.gate[c, h], guess.own[c, h], guess.power[c, h]
+        mixed, m, item = guess.mixed[c, h], guess.shown[c, h], plan.items.rows[h]
+        popularity = model.popularity[item]
         total += (n_learned - weight) * math.log(m / (1 - m)) - n_learned * math.log(m)
         if not LEAST < m < MOST:  # no slope where m was out of bounds
             continue
         by_m = (n_learned * m - weight) / (m * (1 - m)) / n_clicks
         by_mixed = by_m * power * m / mixed
-        by_gate = by_mixed * (own - model.popularity[item]) * gate * (1 - gate)
-        by_own = by_mixed * gate * own * (1 - own)
+        by_own, by_gate = through_gate(by_mixed, gate, 1 - gate, own, 1 - own, popularity)
         by_power = by_m * m * math.log(mixed) * power * (1 - power)
         row = model.kinds * 3 * dim * item
         add_scaled(gradient, 0, items, row, by_gate, dim)
@@ -284,7 +290,7 @@ def add_pair(
 
 @jit_inline
 def move(
-    table: Array, row: int, gradient: Array, at: int, moves: bool, model: Model, work: Work
+    table: Array, row: int, gradient: Array, at: int, moves: bool, model: Submodels, work: Work
 ) -> None:
     """Adam on ω, where the sub-model learned from one of the row's pairs, and on ρ."""
     dim, kinds = model.dim, model.kinds
@@ -296,7 +302,7 @@ def move(
 
 @jit
 def step_factors(
-    model: Model, plan: Plan, batch: Batch, n_users: int, n_items: int, work: Work, c: int
+    model: Submodels, plan: Plan, batch: Batch, n_users: int, n_items: int, work: Work, c: int
 ) -> None:
     """The gradient of every user, then of every item with Adam on it; last Adam on the users."""
     dim, kinds = model.dim, model.kinds
@@ -328,9 +334,9 @@ def run(
     samples: Batch,
     batch_size: int,
     steps: int,  # taken so far
-    model: Model,
+    model: Submodels,
     plan: Plan,
-    said: Said,
+    guess: Guess,
     work: Work,
     thread: int,
     n_threads: int,
@@ -355,16 +361,16 @@ def run(
         n_users, n_items = grouped(batch.users, plan.users), grouped(batch.items, plan.items)
         correct_rates(work.rates, model.rates, steps + b + 1)
         for c in range(thread, n_models, n_threads):
-            say_relevance(model, batch, said, c)
-            say_exposure(model, plan, n_items, said, c)
+            predict_relevance(model, batch, guess, c)
+            predict_exposure(model, plan, n_items, guess, c)
         wait_for_all(barrier, n_threads)
         for h in range(n_items):
-            work.mean_shown[h] = said.shown[:, h].sum() / n_models
+            work.mean_shown[h] = guess.shown[:, h].sum() / n_models
         for c in range(thread, n_models, n_threads):
-            loss = relevance_slopes(plan, batch, n_items, said, work, c)
+            loss = relevance_slopes(plan, batch, n_items, guess, work, c)
             if model.kinds == 2:
-                loss += residual_slopes(plan, batch, said, work, c)
-            loss += step_exposure(model, plan, stop - first, n_items, said, work, c)
+                loss += residual_slopes(plan, batch, guess, work, c)
+            loss += step_exposure(model, plan, stop - first, n_items, guess, work, c)
             step_factors(model, plan, batch, n_users, n_items, work, c)
             losses[c, b] = loss / (stop - first)
         wait_for_all(barrier, n_threads)

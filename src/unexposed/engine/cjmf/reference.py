@@ -1,4 +1,4 @@
-"""The losses of CJMF, and the learner that takes its steps by autograd: the oracle."""
+"""The losses of CJMF, and the learner that takes its steps by autograd: the specification."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from unexposed.engine.cjmf.step import (
     LEAST,
     MOST,
     JointRates,
+    PartedSamples,
     Rates,
-    Samples,
     Tables,
 )
 from unexposed.engine.objective import put_back
@@ -43,14 +43,14 @@ def bounded_logit(user_vector: Tensor, item_vector: Tensor) -> Tensor:
 
 
 def weights(probability: Tensor, part: Tensor) -> Tensor:
-    """What the sub-model of its part says of each pair, from what all say (B, C): (B, 1), fixed."""
+    """The probability that the sub-model of a pair's part gives it: (B, C) → (B, 1), detached."""
     return probability.detach().gather(1, part[:, None])
 
 
 def joint_loss(logit: Tensor, shown: Tensor, click: Tensor, part: Tensor) -> Tensor:
     """L1 of the relevance weighted by exposure, and of the exposure by relevance, (B, C).
 
-    logit and shown (B, C) are what each sub-model says of each pair's relevance and exposure.
+    logit and shown (B, C): each sub-model's relevance logit and exposure of each pair.
     """
     click = click[:, None]
     relevance = inverse_propensity(logit, click, weights(shown, part))
@@ -63,7 +63,7 @@ def residual_loss(logit: Tensor, shown: Tensor, click: Tensor) -> Tensor:
 
 
 def learns(part: Tensor, n_models: int) -> Tensor:
-    """Which sub-models learn from each pair, (B, C): all but that of its part, or the only one."""
+    """Which sub-models learn from each pair, (B, C): all but its part's, or the only one."""
     if n_models == 1:
         return torch.ones(len(part), 1, dtype=torch.bool, device=part.device)
     return part[:, None] != torch.arange(n_models, device=part.device)
@@ -74,7 +74,7 @@ class ReferenceLearner:
 
     def __init__(
         self,
-        optimiser: JointRates,
+        rates: JointRates,
         tables: Mapping[str, NDArray[Any]],
         popularity: NDArray[Any],
         *,
@@ -84,32 +84,32 @@ class ReferenceLearner:
         placed: dict[str, Any] = {"dtype": dtype, "device": device}
         self._tables = {name: torch.tensor(table, **placed) for name, table in tables.items()}
         self._popularity = torch.tensor(popularity, **placed)
-        self._residual = optimiser.residual is not None
+        self._residual = rates.residual is not None
         self._n_models = len(tables["exposure_bias"])
         self._steps = np.zeros(1, dtype=np.int64)  # taken so far
         self._adam: dict[str, RowAdam] = {}
         for name, table in self._tables.items():
-            rates: Rates = getattr(optimiser, name.split("_")[0])
-            # a row for Adam is what one sub-model holds of a user or item: one that no pair of
-            # the batch reaches keeps still, decay included
+            own: Rates = getattr(rates, name.split("_")[0])
+            # a row for Adam is one sub-model's vector of a user or item; a row that no pair of
+            # the batch reaches does not move, not even by decay
             rows = table if name.startswith("exposure") else table.view(-1, table.shape[-1])
             self._adam[name] = RowAdam(
-                rows, learning_rate=rates.learning_rate, weight_decay=rates.weight_decay
+                rows, learning_rate=own.learning_rate, weight_decay=own.weight_decay
             )
 
     def compile(self) -> None:
         """Have everything ready for the first step: here, nothing."""
 
-    def epoch(self, samples: Samples, *, batch_size: int) -> float:
+    def epoch(self, samples: PartedSamples, *, batch_size: int) -> float:
         """Take a step on each batch; the mean over batches of the loss before its step."""
         return float(np.mean([self.step(batch) for batch in samples.batches(batch_size)]))
 
     def tables(self) -> Tables:
-        """A copy of what has been learned, by name."""
+        """A copy of the learned tables, by name."""
         return {name: table.cpu().numpy().copy() for name, table in self._tables.items()}
 
     def state(self) -> Tables:
-        """All that a step reads and changes, by name; not copied where it need not be."""
+        """All that a step reads and changes, by name; views where possible."""
         memory = {name: tensor.cpu().numpy() for name, tensor in self._memory().items()}
         return memory | {"steps": self._steps}
 
@@ -117,7 +117,7 @@ class ReferenceLearner:
         """Put back the tables, moments and steps that `state` gave."""
         held = self.state()
         put_back(held, state)
-        for name, tensor in self._memory().items():  # on a card, what is held is a copy
+        for name, tensor in self._memory().items():  # on a GPU, `held` is a copy
             tensor.copy_(torch.from_numpy(held[name]))
 
     def _memory(self) -> dict[str, Tensor]:
@@ -128,7 +128,7 @@ class ReferenceLearner:
         }
         return self._tables | moments
 
-    def step(self, batch: Samples) -> float:
+    def step(self, batch: PartedSamples) -> float:
         """Learn from a batch, all gradients at the same point; its loss before the step."""
         self._steps += 1
         device, pairs = self._popularity.device, batch.drawn.pairs()
@@ -177,7 +177,7 @@ class ReferenceLearner:
 
 
 def reach(taken: Tensor, rows: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Where Adam finds what each sub-model holds of these rows, and whether it learned from one.
+    """The row in Adam's table of each sub-model's vector, and whether a pair reached it.
 
     Both (rows, C); pair b has row at[b], and sub-model c learns from it where taken[b, c].
     """

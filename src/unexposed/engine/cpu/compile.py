@@ -1,6 +1,7 @@
-"""How kernels are compiled, and what numba lacks: a barrier between threads, a prefetch."""
+"""How kernels are compiled and run on threads, with a barrier and a prefetch that numba lacks."""
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,19 +28,18 @@ def jit(function: F) -> F:
 
 
 def jit_inline(function: F) -> F:
-    """The same, for what is too short to be called: a call hands over each array in seven parts."""
+    """Compile as `jit`, inlined: a call would pass each array in seven parts."""
     return _compiled(function, liberties={"reassoc", "contract", "nsz"}, forceinline=True)
 
 
 def jit_as_written(function: F) -> F:
-    """The same, for arithmetic whose order must be kept."""
+    """Compile as `jit_inline`, but keep sums in the order they are written."""
     return _compiled(function, liberties={"contract"}, forceinline=True)
 
 
 def jit_entry(function: F) -> F:
-    """The same as `jit`, to be called from Python, without its lock, and kept on disk."""
-    liberties = {"reassoc", "contract", "nsz"}
-    return _compiled(function, liberties=liberties, inner=False)
+    """Compile as `jit`, to be called from Python without its lock, and cached on disk."""
+    return _compiled(function, liberties={"reassoc", "contract", "nsz"}, inner=False)
 
 
 def _compiled(
@@ -60,6 +60,16 @@ def _compiled(
 
 
 # Threads -------------------------------------------------------------------------------------
+
+
+def on_threads(work: Callable[[int], None], n_threads: int) -> None:
+    """Call work(0) … work(n_threads − 1) on a thread each, and wait for all of them."""
+    others = [threading.Thread(target=work, args=(n,)) for n in range(1, n_threads)]
+    for thread in others:
+        thread.start()
+    work(0)
+    for thread in others:
+        thread.join()
 
 
 def _atomic(operation: str) -> Any:
@@ -87,7 +97,7 @@ def _atomic(operation: str) -> Any:
 _atomic_add, _atomic_load, _atomic_store = _atomic("add"), _atomic("load"), _atomic("store")
 
 ARRIVED, ROUND = 0, 16  # places of the barrier, on cache lines of their own
-_SPINS = 4000  # looks before a waiting thread offers its core to another
+_SPINS = 4000  # loads before a waiting thread yields its core
 if sys.platform == "win32":
 
     @jit
@@ -103,7 +113,7 @@ else:
 
 @jit
 def wait_for_all(barrier: Array, n_threads: int) -> None:
-    """Return when every thread has come here."""
+    """Return when every thread has called this."""
     if n_threads == 1:
         return
     entered = _atomic_load(barrier, ROUND, 0)
@@ -111,15 +121,15 @@ def wait_for_all(barrier: Array, n_threads: int) -> None:
         _atomic_store(barrier, ARRIVED, 0)
         _atomic_add(barrier, ROUND, 1)
         return
-    looks = 0
+    spins = 0
     while _atomic_load(barrier, ROUND, 0) == entered:
-        looks += 1
-        if looks > _SPINS:
+        spins += 1
+        if spins > _SPINS:
             _yield_core()
 
 
-def _ask_for_line(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of an element that will be needed soon."""
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Prefetch the cache line of an element that will be needed soon."""
     del typing_context, index
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -139,4 +149,4 @@ def _ask_for_line(typing_context: Any, array: Any, index: Any) -> Any:
     return types.none(array, types.intp), generate
 
 
-prefetch: Any = intrinsic(_ask_for_line)
+prefetch: Any = intrinsic(_prefetch)

@@ -1,10 +1,9 @@
 """The fast CPU engine: factor models, every step in closed form, compiled by numba.
 
-It gives the parameters that `reference` gives, and the same bits for any number of threads. What
-it computes is read in `losses.py`, `exposure.py` and `bilevel.py`; how, in `phases.py`.
+It gives the parameters that `reference` gives, and the same bits for any number of threads.
+`losses.py`, `exposure.py` and `bilevel.py` say what it computes, `phases.py` how.
 """
 
-import threading
 import time
 from typing import Any
 
@@ -12,7 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from unexposed.engine.closed_form import check_objective, check_samples, loss_code
 from unexposed.engine.cpu import phases
+from unexposed.engine.cpu.compile import on_threads
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.cpu.guide import new_guide
 from unexposed.engine.cpu.lanes import whole
@@ -31,29 +32,20 @@ from unexposed.engine.cpu.layout import (
     aligned_zeros,
     arrays,
 )
-from unexposed.engine.objective import (
-    RELEVANCE,
-    Initial,
-    Objective,
-    Optimiser,
-    has_closed_form,
-    put_back,
-)
-from unexposed.errors import InputError
-from unexposed.maths.losses import LOSSES
+from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser, put_back
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
-LEARNED = ("users", "items", "seers", "gate")
+LEARNED = ("users", "items", "exposure_users", "gate")
 NUMBA_CONFIG: Any = numba.config
 RUN: Any = phases.run
-SPAN = 4_000_000  # pairs of one call to the kernel, about: it cannot be interrupted
-RETRY = 16  # calls after which the number of threads that was slower is tried again
-PAIRS_A_THREAD = 128  # of a batch; with fewer, a thread would mostly wait
+SPAN = 4_000_000  # about the pairs of one call to the kernel, which cannot be interrupted
+RETRY = 16  # calls after which the slower number of threads is tried again
+PAIRS_A_THREAD = 128  # of a batch; with fewer, threads mostly wait for each other
 
 
 class CpuEngine:
-    """As `ReferenceEngine`, with the parameters and their moments in flat tables of rows."""
+    """The steps of `ReferenceEngine`, with parameters and moments in flat tables of rows."""
 
     def __init__(
         self,
@@ -67,10 +59,7 @@ class CpuEngine:
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
     ) -> None:
-        if not has_closed_form(objective, parameters, features):
-            raise InputError(f"the cpu engine does not know {objective}; use the reference engine")
-        if objective.strategy == "bilevel" and validation is None:
-            raise InputError("the strategy 'bilevel' needs a validation set")
+        check_objective("cpu", objective, parameters, features, validation)
         self._objective = objective
         self._dtype = np.dtype(dtype)
         self._threads = threads or NUMBA_CONFIG.NUMBA_NUM_THREADS
@@ -88,11 +77,8 @@ class CpuEngine:
             dtype=self._dtype,
         )
         self._refresh_guide()
-        loss = objective.loss if objective.loss == "pairwise" else LOSSES[objective.loss].kernel
-        if loss not in LOSS_CODES:
-            raise InputError(f"the cpu engine has no loss {loss!r}; use the reference engine")
         self._options = Options(
-            LOSS_CODES[loss],
+            loss_code("cpu", objective, LOSS_CODES),
             STRATEGY_CODES[objective.strategy],
             float(objective.offset),
             float(optimiser.lookahead),
@@ -102,7 +88,7 @@ class CpuEngine:
         self._pace = _Pace(self._threads, fixed=threads is not None)
 
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
-        self._check(samples)
+        check_samples(samples, n_users=self._n_users, n_items=self._n_items)
         if self._space is None:
             self.compile()
         batch_size = max(1, min(batch_size, len(samples)))
@@ -118,7 +104,7 @@ class CpuEngine:
         }
         if self._objective.strategy is not None:
             gate = self._values(tables.gate)
-            found["exposure_user_factors"] = self._values(tables.seers)
+            found["exposure_user_factors"] = self._values(tables.exposure_users)
             found["gate_weight"], found["gate_bias"] = gate[0], gate[1, :1]
         return {name: found[name].copy() for name in self._names}
 
@@ -136,7 +122,7 @@ class CpuEngine:
         return {name: self._rows(table)[:, :, : self._dim] for name, table in tables.items()}
 
     def compile(self) -> None:
-        """Have the kernel ready: seconds the first time on a machine, from its cache later."""
+        """Compile the kernel, or load it from the cache: the first time takes seconds."""
         rows = np.zeros(0, dtype=np.int32)
         start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
         self._run(Samples(rows, start, rows, weight), 1)
@@ -146,9 +132,9 @@ class CpuEngine:
     ) -> Tables:
         o = optimiser
         users, items = (self._table(parameters[name]) for name in RELEVANCE)
-        seers = gate = np.zeros(0, dtype=self._dtype)
+        exposure_users = gate = np.zeros(0, dtype=self._dtype)
         if self._objective.strategy is not None:
-            seers = self._table(parameters["exposure_user_factors"])
+            exposure_users = self._table(parameters["exposure_user_factors"])
             bias = np.zeros(self._dim)
             bias[0] = np.asarray(parameters["gate_bias"]).reshape(-1)[0]
             gate = self._table(np.stack([np.asarray(parameters["gate_weight"]), bias]))
@@ -160,10 +146,10 @@ class CpuEngine:
         if exposure is None:
             exposure = np.ones(self._n_items)
         shown = np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"])
-        return Tables(self._width, users, items, seers, gate, np.array(rates), shown)
+        return Tables(self._width, users, items, exposure_users, gate, np.array(rates), shown)
 
     def _table(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values with room for their moments, in whole vectors, flat."""
+        """The values with room for their moments, padded to whole vectors, flattened."""
         table = aligned_zeros((len(values), 3, self._width), self._dtype)
         table[:, 0, : self._dim] = values
         return table.reshape(-1)
@@ -175,7 +161,7 @@ class CpuEngine:
         return self._rows(table)[:, 0, : self._dim]
 
     def _refresh_guide(self) -> None:
-        """Bring the copies of the validation set's rows up to date."""
+        """Copy the current rows of the validation set's users and items."""
         guide, tables = self._guide, self._tables
         for ahead, rows, table in (
             (guide.ahead_users, guide.user_row, tables.users),
@@ -183,16 +169,8 @@ class CpuEngine:
         ):
             ahead.reshape(-1, self._width)[:] = self._rows(table)[rows, 0]
 
-    def _check(self, samples: Samples) -> None:
-        for what, rows, n in (
-            ("user", samples.users, self._n_users),
-            ("item", samples.items, self._n_items),
-        ):
-            if len(rows) and (rows.min() < 0 or rows.max() >= n):
-                raise InputError(f"a sample names {what} {rows.max()}, but there are {n}")
-
     def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
-        """The loss of each batch, having learned from it."""
+        """Learn from each batch; return their losses."""
         losses = np.zeros(-(-len(samples) // batch_size))
         ends = np.minimum(np.arange(1, len(losses) + 1) * batch_size, len(samples))
         pairs = int(np.diff(samples.start[ends], prepend=0).max(initial=1))
@@ -211,12 +189,7 @@ class CpuEngine:
         def work(thread: int) -> None:
             RUN(*given, batch_size, self._steps, step, thread, losses)
 
-        others = [threading.Thread(target=work, args=(t,)) for t in range(1, n_threads)]
-        for thread in others:
-            thread.start()
-        work(0)
-        for thread in others:
-            thread.join()
+        on_threads(work, n_threads)
         if len(samples):
             self._pace.note(n_threads, (time.perf_counter() - begin) / len(samples))
             self._steps += len(losses)
@@ -224,15 +197,15 @@ class CpuEngine:
 
 
 class _Pace:
-    """How many threads to use: all, or one where others keep the cores busy.
+    """How many threads to use: all, or one where other programs keep the cores busy.
 
-    Threads that wait for each other many times a batch are slower than one where they do not
-    all run. Any number gives the same bits, so the engine is free to take the faster.
+    Threads wait for each other many times a batch, so they are slower than a single thread
+    unless all of them run. Any number gives the same bits: the engine takes the faster.
     """
 
     def __init__(self, threads: int, *, fixed: bool) -> None:
         self._all, self._fixed = threads, fixed
-        self._seconds: dict[int, float] = {}  # a click, when last tried
+        self._seconds: dict[int, float] = {}  # for a click, when last tried
         self._calls = 0
 
     def threads(self, *, most: int) -> int:
@@ -251,12 +224,12 @@ class _Pace:
 
 
 class _Space:
-    """What the kernel writes into, for one size of batch and one number of threads."""
+    """The arrays that the kernel writes, for one batch size and one number of threads."""
 
     def __init__(self, engine: CpuEngine, batch_size: int, pairs: int, n_threads: int) -> None:
         self._holds = (batch_size, pairs, n_threads)
         guide = engine._guide
-        far = engine._objective.strategy == "bilevel_on_batch"
+        on_batch = engine._objective.strategy == "bilevel_on_batch"
         sizes = {
             "batches": n_threads,
             "threads": n_threads,
@@ -266,8 +239,8 @@ class _Space:
             "line": LINE,
             "kinds": 3,
             "chunks": pairs // CHUNK + 1,
-            "far_clicks": batch_size if far else 0,
-            "far_pairs": pairs if far else 0,
+            "ahead_clicks": batch_size if on_batch else 0,
+            "ahead_pairs": pairs if on_batch else 0,
             "guide_groups": int(np.diff(guide.item_part).max(initial=0)),
             "guide_blocks": int(np.diff(guide.item_blocks[guide.item_part]).max(initial=0)),
             "own": max(BLOCK, int(np.diff(guide.user_start).max(initial=0))),

@@ -1,13 +1,15 @@
 """The phases in which the exposure learns: `bilevel.py` in closed form.
 
-find_gates      r of every item
-look            x and s of every pair; ω′_u
-look_at_items   ω′_i                                        (bilevel)
-validate        g_i = ∂L_val/∂ω_i at ω′, in blocks          (bilevel)
-go_along        gᵢᵀωᵤ, then gᵤᵀωᵢ, of every pair            (bilevel)
-step_seers      ∂/∂m of every pair, carried into e_u; Adam on e_u
-gate_gradient   and into w and b, then `step_gate`: Adam on these
+find_gates             r of every item
+look_ahead_users       x and s of every pair; ω′_u
+look_ahead_items       ω′_i                                      (bilevel, bilevel_on_batch)
+validate_items         g_i = ∂L_val/∂ω_i at ω′, in blocks        (bilevel)
+go_along_items         gᵢᵀωᵤ of every pair, then gᵤᵀωᵢ           (bilevel, bilevel_on_batch)
+step_exposure_users    ∂/∂m of every pair, carried into e_u; Adam on e_u
+gate_gradient          ∂/∂m carried into w and b; then `step_gate`: Adam on w and b
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from unexposed.engine.cpu.formulas import (
     low_variance_slope,
     odds_against,
     slopes_if_shown,
+    through_gate,
 )
 from unexposed.engine.cpu.layout import (
     AHEAD,
@@ -27,11 +30,11 @@ from unexposed.engine.cpu.layout import (
     BILEVEL,
     BILEVEL_ON_BATCH,
     CHUNK,
+    EXPOSURE_RATES,
     FAR_AHEAD,
     FROZEN,
-    GATE,
+    GATE_RATES,
     JOINT,
-    SEERS,
     Step,
 )
 from unexposed.engine.cpu.rows import (
@@ -45,6 +48,13 @@ from unexposed.engine.cpu.rows import (
     sum_up,
     two_dots,
 )
+
+
+@jit_inline
+def exposure_of(work: Any, item_at: Array, popularity: Array, k: Any) -> tuple[float, float]:
+    """m and 1 − m of pair k, from r of its item and the odds against s."""
+    h = item_at[k]
+    return gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(popularity[k]))
 
 
 @jit
@@ -61,7 +71,7 @@ def find_gates(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def look(s: Step, b: int, thread: int) -> None:
+def look_ahead_users(s: Step, b: int, thread: int) -> None:
     """x and s of every pair at ω; ω′_u = ω_u − η·Σ weight·∂L2/∂x·ω_i where it is needed."""
     t, plan, guide, work, options = s.tables, s.plan, s.guide, s.work, s.options
     dim, users, items, strategy = t.dim, t.users, t.items, options.strategy
@@ -74,20 +84,21 @@ def look(s: Step, b: int, thread: int) -> None:
         for g in range(first, last):
             user, soon = 3 * dim * user_row[g], 3 * dim * user_row[min(g + AHEAD, last_user)]
             fetch(users, soon, dim)
-            fetch(t.seers, soon, dim)
+            fetch(t.exposure_users, soon, dim)
             for k in range(user_start[g], user_start[g + 1]):
                 fetch(items, 3 * dim * pair_item[min(k + FAR_AHEAD, last_pair)], dim)
-                x, seen = two_dots(users, t.seers, user, items, 3 * dim * pair_item[k], dim)
+                item = 3 * dim * pair_item[k]
+                x, seen = two_dots(users, t.exposure_users, user, items, item, dim)
                 work.logit[k], work.seen_logit[k] = x, seen + options.offset
         all_odds_against(work.logit, work.odds, begin, end)
         all_odds_against(work.seen_logit, work.seen_odds, begin, end)
         if strategy == FROZEN:
             continue
-        look_ahead(s, b, begin, end)
+        look_ahead_slopes(s, b, begin, end)
         if strategy not in (BILEVEL, BILEVEL_ON_BATCH):
             continue
         for g in range(first, last):
-            ahead, at = work.far_users, g
+            ahead, at = work.ahead_users, g
             if strategy == BILEVEL:
                 if plan.user_guide[b, g] < 0:
                     continue
@@ -98,14 +109,13 @@ def look(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def look_ahead(s: Step, b: int, begin: int, end: int) -> None:
+def look_ahead_slopes(s: Step, b: int, begin: int, end: int) -> None:
     """−η·weight·∂L2/∂x of some pairs, how far ω′ lies ahead; weight·∂L2/∂m without look-ahead."""
     plan, work, options = s.plan, s.work, s.options
-    click, theta, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
+    click, popularity, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
     item_at, straight = plan.pair_item_at[b], options.strategy in (JOINT, ALTERNATE)
     for k in range(np.uint64(begin), np.uint64(end)):
-        h = item_at[k]
-        m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(theta[k]))
+        m, q = exposure_of(work, item_at, popularity, k)
         t = work.odds[k]
         work.along[k], work.direct[k] = 0, 0
         if straight:
@@ -116,13 +126,13 @@ def look_ahead(s: Step, b: int, begin: int, end: int) -> None:
 
 
 @jit
-def look_at_items(s: Step, b: int, thread: int) -> None:
+def look_ahead_items(s: Step, b: int, thread: int) -> None:
     """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
     t, plan, guide, work = s.tables, s.plan, s.guide, s.work
     dim, users, slope = t.dim, t.users, work.slope
     item_pairs, user_at, user_row = plan.item_pairs[b], plan.pair_user_at[b], plan.user_row[b]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        ahead, at = work.far_items, h
+        ahead, at = work.ahead_items, h
         if s.options.strategy == BILEVEL:
             if plan.item_guide[b, h] < 0:
                 continue
@@ -134,7 +144,7 @@ def look_at_items(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def validate(s: Step, b: int, part: int, thread: int) -> None:
+def validate_items(s: Step, b: int, part: int, thread: int) -> None:
     """Parts of g_i = ∂L_val/∂ω_i at ω′: sums of (p − relevant)·ω′_u over validation pairs of i."""
     t, plan, guide, work, n_threads = s.tables, s.plan, s.guide, s.work, s.n_threads
     dim, users, items = t.dim, guide.ahead_users, guide.ahead_items
@@ -216,17 +226,17 @@ def go_along_user(s: Step, b: int, g: int, direction: Array) -> None:
 
 
 @jit
-def look_again_at_users(s: Step, b: int, thread: int) -> None:
+def go_along_batch_users(s: Step, b: int, thread: int) -> None:
     """gᵤᵀωᵢ for g_u = ∂L_train/∂ω_u at ω′, and ∂L_train/∂m there (BiOpt2)."""
     t, plan, work = s.tables, s.plan, s.work
-    dim, users, items, direction = t.dim, work.far_users, work.far_items, work.own[thread]
+    dim, users, items, direction = t.dim, work.ahead_users, work.ahead_items, work.own[thread]
     item_at, slope, user_start = plan.pair_item_at[b], work.slope, plan.user_start[b]
+    popularity = plan.pair_exposure[b]
     for g in range(plan.user_share[b, thread], plan.user_share[b, thread + 1]):
         begin, end = user_start[g], user_start[g + 1]
         for k in range(begin, end):
             click, weight, h = plan.pair_click[b, k], plan.pair_weight[b, k], item_at[k]
-            theta = float(plan.pair_exposure[b, k])
-            m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], theta)
+            m, q = exposure_of(work, item_at, popularity, k)
             odds = odds_against(dot(users, dim * g, items, dim * h, dim))
             slope[k] = weight * low_variance_slope(odds, click, m, q)
             work.direct[k] = weight * low_variance_exposure_slope(odds, click, m, q)
@@ -235,35 +245,36 @@ def look_again_at_users(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def look_again_at_items(s: Step, b: int, thread: int) -> None:
+def go_along_batch_items(s: Step, b: int, thread: int) -> None:
     """gᵢᵀωᵤ for g_i = ∂L_train/∂ω_i at ω′ (BiOpt2)."""
     plan, work = s.plan, s.work
     direction = work.own[thread]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        sum_over_users(direction, 0, work.far_users, s, b, h)
+        sum_over_users(direction, 0, work.ahead_users, s, b, h)
         go_along_item(s, b, h, direction)
 
 
 @jit
-def step_seers(s: Step, b: int, thread: int) -> None:
+def step_exposure_users(s: Step, b: int, thread: int) -> None:
     """∂/∂m of every pair, carried into e_u; Adam on e_u; s at the new e_u."""
     t, plan, work, options = s.tables, s.plan, s.work, s.options
-    dim, items, seers, own = t.dim, t.items, t.seers, work.own[thread]
+    dim, items, own = t.dim, t.items, work.own[thread]
+    exposure_users = t.exposure_users
     pair_item, user_row, user_start = plan.pair_item[b], plan.user_row[b], plan.user_start[b]
-    stop, rates = plan.user_share[b, thread + 1], work.rates[thread, SEERS]
+    stop, rates = plan.user_share[b, thread + 1], work.rates[thread, EXPOSURE_RATES]
     for first in range(plan.user_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
         begin, end = user_start[first], user_start[last]
         carry_to_exposure(s, b, begin, end)
         for g in range(first, last):
-            fetch(seers, 3 * dim * user_row[min(g + AHEAD, stop - 1)], 3 * dim)
+            fetch(exposure_users, 3 * dim * user_row[min(g + AHEAD, stop - 1)], 3 * dim)
             one, behind, user = user_start[g], user_start[g + 1], user_row[g]
             sum_up(own, 0, items, 3 * dim, pair_item, work.slope, one, behind, dim)
-            adam(seers, user, own, 0, rates, dim)
+            adam(exposure_users, user, own, 0, rates, dim)
             if options.strategy == JOINT:  # there ω descends at the same m
                 continue
             for k in range(one, behind):
-                seen = dot(seers, 3 * dim * user, items, 3 * dim * pair_item[k], dim)
+                seen = dot(exposure_users, 3 * dim * user, items, 3 * dim * pair_item[k], dim)
                 work.seen_logit[k] = seen + options.offset
         if options.strategy != JOINT:
             all_odds_against(work.seen_logit, work.seen_odds, begin, end)
@@ -284,8 +295,7 @@ def carry_to_exposure(s: Step, b: int, begin: int, end: int) -> None:
         q = gated(gate, rest, odds, theta)[1]
         cross = low_variance_cross_slope(work.odds[k], click[k], q)
         by_m = work.direct[k] - s.options.lookahead * weight[k] * cross * work.along[k]
-        work.gate_slope[k] = by_m * (seen - theta) * gate * rest  # (s − θ)·r(1 − r)
-        work.slope[k] = by_m * gate * seen * (odds * seen)  # r·s(1 − s)
+        work.slope[k], work.gate_slope[k] = through_gate(by_m, gate, rest, seen, odds * seen, theta)
 
 
 @jit
@@ -310,7 +320,7 @@ def gate_gradient(s: Step, b: int, thread: int) -> None:
 def step_gate(s: Step, b: int) -> None:
     """Adam on w and b."""
     t, plan, work = s.tables, s.plan, s.work
-    dim, own, rates = t.dim, work.own[0], work.rates[0, GATE]
+    dim, own, rates = t.dim, work.own[0], work.rates[0, GATE_RATES]
     put_zero(own, 0, dim)
     on_bias = 0.0
     for j in range((plan.n_items[b] + CHUNK - 1) // CHUNK):
@@ -329,25 +339,25 @@ def learn_exposure(s: Step, b: int, part: int, thread: int) -> None:
     strategy = options.strategy
     find_gates(s, b, thread)
     wait_for_all(barrier, n_threads)
-    look(s, b, thread)
+    look_ahead_users(s, b, thread)
     if strategy == FROZEN:
         return
     if strategy in (BILEVEL, BILEVEL_ON_BATCH):
         wait_for_all(barrier, n_threads)
-        look_at_items(s, b, thread)
+        look_ahead_items(s, b, thread)
         wait_for_all(barrier, n_threads)
         if strategy == BILEVEL:
-            validate(s, b, part, thread)
+            validate_items(s, b, part, thread)
             wait_for_all(barrier, n_threads)
             go_along_items(s, b, part, thread)
             wait_for_all(barrier, n_threads)
             go_along_users(s, b, part, thread)
         else:
-            look_again_at_users(s, b, thread)
+            go_along_batch_users(s, b, thread)
             wait_for_all(barrier, n_threads)
-            look_again_at_items(s, b, thread)
+            go_along_batch_items(s, b, thread)
             wait_for_all(barrier, n_threads)
-    step_seers(s, b, thread)
+    step_exposure_users(s, b, thread)
     wait_for_all(barrier, n_threads)
     gate_gradient(s, b, thread)
     wait_for_all(barrier, n_threads)

@@ -1,7 +1,7 @@
-"""Numbers of a pair: `losses.py` and `exposure.py` in closed form, in float64.
+"""Losses, exposures and slopes of one pair: `losses.py` and `exposure.py` in closed form, float64.
 
-Everything is a sum or quotient of non-negative terms in t = e⁻ˣ and the chance q = 1 − m of not
-having been shown: p = 1/(1 + t), 1 − p = t/(1 + t), 1 − mp = (q + t)/(1 + t). Nothing cancels.
+Everything is a sum or quotient of non-negative terms in t = e⁻ˣ and the chance q = 1 − m that the
+item was not shown: p = 1/(1 + t), 1 − p = t/(1 + t), 1 − mp = (q + t)/(1 + t). Nothing cancels.
 """
 
 import math
@@ -58,7 +58,7 @@ C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for 
 
 @jit_as_written
 def logarithm(x: float) -> float:
-    """log x of a positive x, as `exponential` is made; NaN stays NaN.
+    """log x of a positive x, without a branch as in `exponential`; NaN stays NaN.
 
     x = 2ⁿ·y with y in [√½, √2); log y = 2·artanh s = 2·(s + s³/3 + …), s = (y − 1)/(y + 1).
     """
@@ -157,3 +157,14 @@ def gated(gate: float, rest: float, seen_odds: float, popularity: float) -> tupl
     seen = 1 / (1 + seen_odds)
     m = gate * seen + rest * popularity
     return m, gate * (seen_odds * seen) + rest * (1 - popularity)
+
+
+@jit_inline
+def through_gate(
+    slope: float, gate: float, rest: float, seen: float, unseen: float, popularity: float
+) -> tuple[float, float]:
+    """A slope in m carried into the logits of s and of r, given 1 − r and 1 − s.
+
+    ∂m/∂ of the logit of s is r·s(1 − s), of the logit of r (s − θ)·r(1 − r).
+    """
+    return slope * gate * seen * unseen, slope * (seen - popularity) * gate * rest

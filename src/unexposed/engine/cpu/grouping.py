@@ -1,19 +1,19 @@
-"""Which of many keys are the same: the layout that the phases of a batch go by."""
+"""Group equal keys, and share the groups out over threads."""
 
 from unexposed.engine.cpu.compile import Array, jit, prefetch
 
-FAR_AHEAD = 16  # keys between the one looked at and the one asked of the memory
+FAR_AHEAD = 16  # keys between the current one and the one prefetched
 
 
 @jit
 def group(
     keys: Array, n: int, place: Array, rows: Array, start: Array, number: Array, order: Array
 ) -> int:
-    """Group the positions 0 … n − 1 by their key, keys in the order they first come.
+    """Group the positions 0 … n − 1 by their key, in the order in which keys first come.
 
     Group g has the key rows[g] and the positions order[start[g] : start[g + 1]]; position k is in
     group number[k]. `start` needs room for two more than there are groups. `place` is −1 for
-    every key, before and after. Returns how many groups there are.
+    every key, before and after. Return the number of groups.
     """
     n_rows = 0
     start[0] = start[1] = 0
@@ -41,7 +41,7 @@ def group(
 
 @jit
 def share_out(start: Array, n_rows: int, row_cost: int, unit: int, share: Array) -> None:
-    """Cut rows into a run for each thread, about equal in cost: `row_cost` and a row's terms.
+    """Cut rows into one run for each thread, about equal in cost: `row_cost` plus the row's terms.
 
     Runs begin at multiples of `unit`.
     """

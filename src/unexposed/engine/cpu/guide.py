@@ -1,4 +1,4 @@
-"""The validation set as the kernel reads it: its parts, by user and by item, laid out once."""
+"""Lay out the validation set for the kernel: its parts, by user and by item."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def new_guide(
     width: int,
     dtype: np.dtype[Any],
 ) -> Guide:
-    """The guide of these pairs, empty without any."""
+    """Lay out these pairs; without any, the guide is empty."""
     none = np.zeros(0, dtype=np.int32)
     users = none if validation is None else validation.users
     items = none if validation is None else validation.items
@@ -68,7 +68,7 @@ def new_guide(
 def _groups(
     part: NDArray[Any], number: NDArray[Any], n_parts: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The groups of equal neighbours: the first of each part, the number and the start of each."""
+    """Groups of equal neighbours: the first group of each part, each group's number and start."""
     differs = np.ones(len(part), dtype=bool)
     differs[1:] = (np.diff(part) != 0) | (np.diff(number) != 0)
     first = np.flatnonzero(differs)
@@ -77,7 +77,7 @@ def _groups(
 
 
 def _numbers(rows: NDArray[Any], n: int) -> Integers:
-    """The number of each of n rows among those given, −1 for the rest."""
+    """The number of each of n rows among the given rows, −1 for the rest."""
     number = np.full(n, -1, dtype=np.int32)
     number[rows] = np.arange(len(rows), dtype=np.int32)
     return number

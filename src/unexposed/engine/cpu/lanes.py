@@ -1,8 +1,8 @@
 """Vectors of 64 bytes for kernels: as many numbers as one instruction works on.
 
-`load` takes neighbouring numbers of an array as one value; values add, subtract, multiply and
-divide lane by lane; `store` writes them back. Loops over rows that are written with them are what
-they seem: no remainder, and no check at run time for arrays that overlap.
+`load` reads neighbouring numbers of an array as one value; values add, subtract, multiply and
+divide lane by lane; `store` writes them back. A loop written with them has no remainder and no
+check at run time for overlapping arrays.
 """
 
 import operator
@@ -22,14 +22,15 @@ extending: Any = numba.extending
 NumbaType: Any = types.Type
 
 
+@extending.register_jitable  # type: ignore[untyped-decorator]
 def whole(dim: int, itemsize: int) -> int:
-    """The length of a row of `dim` numbers, filled up to whole vectors."""
+    """The length of a row of `dim` numbers, padded to whole vectors."""
     lanes = BYTES // itemsize
     return -(-dim // lanes) * lanes
 
 
 class Lanes(NumbaType):  # type: ignore[misc]
-    """Numba's type of such a vector."""
+    """Numba's type of a vector."""
 
     def __init__(self, real: Any) -> None:
         self.real, self.count = real, 8 * BYTES // real.bitwidth

@@ -1,7 +1,7 @@
-"""What a step works on: the parameters, the pairs of a batch, and scratch space.
+"""The data of a step: the parameters, the pairs of a batch, and scratch space.
 
-A batch is laid out by users, so that all pairs of a user lie together, and by items. Arrays of a
-`Plan` and of the `Work` on it come from one table of shapes each.
+A batch is laid out by users, so that all pairs of a user lie together, and by items. One table of
+shapes describes the arrays of a `Plan`, another the arrays of `Work`.
 """
 
 from collections import namedtuple
@@ -15,39 +15,33 @@ from unexposed.engine.cpu.compile import Array, jit
 from unexposed.engine.cpu.grouping import group, share_out
 
 BLOCK = 64  # validation pairs of an item that one thread adds up; blocks are then added in order
-CHUNK = 32  # rows that a thread takes together: what is gathered for them stays in the cache
-AHEAD, FAR_AHEAD = 8, 16  # rows between the one worked on and the one asked of the memory
-ROW_COST = 3  # of Adam on a row, beside what one pair costs
-RELEVANCE, SEERS, GATE = range(3)  # rows of the rates
-# Codes of what `bilevel.STRATEGIES` names
-STRATEGY_CODES = {
-    None: 0,
-    "bilevel": 1,
-    "joint": 2,
-    "alternate": 3,
-    "bilevel_on_batch": 4,
-    "frozen": 5,
-}
+CHUNK = 32  # rows that a thread takes together: their data stays in the cache
+AHEAD, FAR_AHEAD = 8, 16  # rows between the current one and the one prefetched
+ROW_COST = 3  # of Adam on a row, in pairs
+RELEVANCE_RATES, EXPOSURE_RATES, GATE_RATES = range(3)  # rows of the rates
+# Codes of `bilevel.STRATEGIES`
+STRATEGIES = (None, "bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
+STRATEGY_CODES = {name: code for code, name in enumerate(STRATEGIES)}
 GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = STRATEGY_CODES.values()
 
 
 class Tables(NamedTuple):
-    """The parameters with their moments (see `rows.py`), and what is given."""
+    """The parameters with their moments (see `rows.py`), the rates and the given exposure."""
 
     dim: int
     users: Array  # ω_u
     items: Array  # ω_i
-    seers: Array  # e_u
+    exposure_users: Array  # e_u
     gate: Array  # w, then b in a row of its own
     rates: Array  # (3, 2): learning rate and weight decay of ω, of e, of the gate
     exposure: Array  # (n_users or 1, n_items): m, or the θ of the gate
 
 
 class Guide(NamedTuple):
-    """The validation pairs in parts, one a step; users and items numbered among their own.
+    """The validation pairs in parts, one for each step; their users and items are numbered.
 
-    Part j has the groups user_part[j] … of a user's pairs each, and the groups item_part[j] … of
-    an item's pairs, which are cut into blocks.
+    Part j has the groups user_part[j] … user_part[j + 1] − 1, each the pairs of one user, and the
+    groups item_part[j] … of one item's pairs, which are cut into blocks.
     """
 
     n_parts: int
@@ -113,8 +107,8 @@ WORK: dict[str, tuple[str, ...]] = {
     "on_gate": (REAL, "chunks*dim"),  # of w, a sum for each chunk of items
     "on_bias": (DOUBLE, "chunks"),
     "blocks": (REAL, "guide_blocks*dim"),  # partial sums of g_i
-    "far_users": (REAL, "far_clicks*dim"),  # ω′ of each row of the batch (BiOpt2)
-    "far_items": (REAL, "far_pairs*dim"),
+    "ahead_users": (REAL, "ahead_clicks*dim"),  # ω′ of each row of the batch (BiOpt2)
+    "ahead_items": (REAL, "ahead_pairs*dim"),
     "rates": (DOUBLE, "threads", "kinds", "kinds"),  # of this step, see `rows.correct_rates`
     "own": (REAL, "threads", "dim+line"),
     "own_slope": (REAL, "threads", "own"),
@@ -130,7 +124,7 @@ Work: Any = namedtuple("Work", list(WORK))  # type: ignore[misc]
 
 
 class Options(NamedTuple):
-    """The objective in numbers."""
+    """The objective as numbers."""
 
     loss: int
     strategy: int
@@ -139,7 +133,7 @@ class Options(NamedTuple):
 
 
 class Step(NamedTuple):
-    """All that the phases of a step work with; their first argument."""
+    """The first argument of every phase of a step."""
 
     tables: Tables
     plan: Any  # Plan
@@ -153,7 +147,7 @@ class Step(NamedTuple):
 def arrays(
     table: Mapping[str, tuple[str, ...]], sizes: Mapping[str, int], real: np.dtype[Any]
 ) -> list[NDArray[Any]]:
-    """The arrays of a table of shapes, zero, or −1 where a place is unknown."""
+    """The arrays of a table of shapes, filled with 0, or with −1 where they hold places."""
 
     def size(text: str) -> int:
         for sign, join in (("+", int.__add__), ("*", int.__mul__)):
@@ -173,7 +167,7 @@ def arrays(
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Zeros that begin on a cache line, so that no vector lies on two."""
+    """Zeros that begin on a cache line, so that no vector straddles two."""
     n_bytes = int(np.prod(shape)) * dtype.itemsize
     memory = np.zeros(n_bytes + CACHE_LINE, dtype=np.uint8)
     begin = -memory.ctypes.data % CACHE_LINE
@@ -181,7 +175,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 CACHE_LINE = 64  # bytes
-LINE = 16  # numbers that fill one at least: what threads write is kept apart
+LINE = 16  # numbers that fill at least one: threads write to lines of their own
 
 
 @jit
@@ -197,17 +191,14 @@ def lay_out(
 ) -> None:
     """Put the pairs of batch b in the order of their users, and find the pairs of each item.
 
-    Thread b does it, with scratch space of its own.
+    Thread b runs this, with scratch space of its own.
     """
     number, order, click_start = work.number[b], work.order[b], work.click_start[b]
     user_row, user_start, n = plan.user_row[b], plan.user_start[b], len(users)
     n_users = group(users, n, work.place_users[b], user_row, click_start, number, order)
-    pair_item, pair_user_at, pair_click = (
-        plan.pair_item[b],
-        plan.pair_user_at[b],
-        plan.pair_click[b],
-    )
-    pair_weight, pair_exposure = plan.pair_weight[b], plan.pair_exposure[b]
+    pair_item, pair_user_at = plan.pair_item[b], plan.pair_user_at[b]
+    pair_click, pair_weight = plan.pair_click[b], plan.pair_weight[b]
+    pair_exposure = plan.pair_exposure[b]
     by_user = 1 if len(exposure) > 1 else 0
     at = 0
     for g in range(n_users):

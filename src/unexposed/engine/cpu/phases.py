@@ -1,8 +1,8 @@
 """The phases of a step on the pairs of one batch, and the loop over batches.
 
-Between phases all threads wait for each other. In a phase each row has one owner, who adds up its
-gradient in a fixed order; which thread that is does not matter, so any number of threads gives
-the same bits. Numbers of a pair are worked out in float64, rows in the engine's own type.
+Between phases all threads wait for each other. In a phase each row has one owner, which adds up
+its gradient in a fixed order; any thread can be the owner, so any number of threads gives
+the same bits. Scalars of a pair are computed in float64, rows in the engine's own type.
 
 A step with a given exposure is `step_users`, then `step_items`. Where the exposure is learned,
 `exposure_phases.py` comes before these.
@@ -11,11 +11,10 @@ A step with a given exposure is `step_users`, then `step_items`. Where the expos
 import numpy as np
 
 from unexposed.engine.cpu.compile import Array, jit, jit_entry, wait_for_all
-from unexposed.engine.cpu.exposure_phases import learn_exposure, sum_over_users
+from unexposed.engine.cpu.exposure_phases import exposure_of, learn_exposure, sum_over_users
 from unexposed.engine.cpu.formulas import (
     PAIRWISE,
     all_odds_against,
-    gated,
     logarithm,
     low_variance_slope,
     low_variance_value,
@@ -27,7 +26,7 @@ from unexposed.engine.cpu.layout import (
     CHUNK,
     FAR_AHEAD,
     GIVEN,
-    RELEVANCE,
+    RELEVANCE_RATES,
     Step,
     find_guides,
     lay_out,
@@ -37,11 +36,11 @@ from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, 
 
 @jit
 def step_users(s: Step, b: int, thread: int) -> None:
-    """The slope of every pair, and Adam on every user; ω_u as it was stays for the items."""
+    """The slope of every pair, and Adam on every user; the old ω_u is saved for the items."""
     t, plan, guide, work, options = s.tables, s.plan, s.guide, s.work, s.options
     dim, users, items, own = t.dim, t.users, t.items, work.own[thread]
     pair_item, user_row, user_start = plan.pair_item[b], plan.user_row[b], plan.user_start[b]
-    stop, rates = plan.user_share[b, thread + 1], work.rates[thread, RELEVANCE]
+    stop, rates = plan.user_share[b, thread + 1], work.rates[thread, RELEVANCE_RATES]
     mean = 1.0 / plan.n_clicks[b]
     for first in range(plan.user_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
@@ -103,8 +102,8 @@ def learned_slopes(s: Step, b: int, begin: int, end: int) -> None:
     click, popularity, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
     mean, item_at = 1.0 / plan.n_clicks[b], plan.pair_item_at[b]
     for k in range(np.uint64(begin), np.uint64(end)):
-        h, odds = item_at[k], work.odds[k]
-        m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(popularity[k]))
+        odds = work.odds[k]
+        m, q = exposure_of(work, item_at, popularity, k)
         work.slope[k] = mean * weight[k] * low_variance_slope(odds, click[k], m, q)
         work.loss[k] = mean * weight[k] * low_variance_value(odds, click[k], m, q)
 
@@ -143,7 +142,7 @@ def item_gradients(s: Step, b: int, first: int, last: int) -> None:
 def item_updates(s: Step, b: int, first: int, last: int, thread: int) -> None:
     """Adam on some items, from their gradients."""
     t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, rates, mean = t.dim, work.rates[thread, RELEVANCE], 1.0 / plan.n_clicks[b]
+    dim, rates, mean = t.dim, work.rates[thread, RELEVANCE_RATES], 1.0 / plan.n_clicks[b]
     for h in range(first, last):
         item, terms = plan.item_row[b, h], plan.item_start[b, h + 1] - plan.item_start[b, h]
         adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, dim)
@@ -180,9 +179,9 @@ def run(
     thread: int,
     losses: Array,
 ) -> None:
-    """One thread's part of a step on each batch of the samples; thread 0 notes the losses.
+    """One thread's part of a step on each batch of the samples; thread 0 writes the losses.
 
-    `steps` were taken before.
+    `steps` counts the steps taken before.
     """
     plan, work, n, n_threads = s.plan, s.work, len(users), s.n_threads
     n_batches = (n + batch_size - 1) // batch_size

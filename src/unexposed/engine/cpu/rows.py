@@ -1,8 +1,8 @@
 """Arithmetic on rows: dot products, scaled sums, Adam.
 
 A table of rows is one flat array: row r begins at 3·dim·r and holds the value, then Adam's two
-moments. dim is the model's, filled up to whole vectors (`lanes.py`) with zeros. Lengths are whole
-vectors; offsets unsigned, so that no loop checks for negative ones.
+moments. dim is the model's, padded with zeros to whole vectors (`lanes.py`). Lengths are whole
+vectors; offsets are unsigned, so that no loop checks for negative ones.
 """
 
 import math
@@ -26,7 +26,7 @@ def dot(left: Array, at: int, right: Array, other: int, dim: int) -> Any:
 
 @jit_inline
 def two_dots(left: Array, also: Array, at: int, right: Array, other: int, dim: int) -> Any:
-    """The same row of two tables, each times a row of another."""
+    """One row of two tables, each times a row of a third."""
     at_, other_ = np.uint64(at), np.uint64(other)
     row = load(right, other_)
     first, second = load(left, at_) * row, load(also, at_) * row
@@ -39,7 +39,7 @@ def two_dots(left: Array, also: Array, at: int, right: Array, other: int, dim: i
 
 @jit_inline
 def fetch(table: Array, at: int, length: int) -> None:
-    """Have a stretch of a table on its way from memory while other rows are worked on."""
+    """Prefetch a stretch of a table while the kernel works on other rows."""
     k: Any = at
     while k < at + length:
         prefetch(table, k)
@@ -88,9 +88,9 @@ def sum_up(
     end: int,
     dim: int,
 ) -> None:
-    """target = Σ scale[k]·source[rows[k]] for k from `begin` to `end`, one at least.
+    """target = Σ scale[k]·source[rows[k]] for k from `begin` to `end`, at least one.
 
-    Two at once, for each waits for what was stored before it.
+    It adds two rows at once, since each addition waits for the last store.
     """
     put_scaled(target, at, source, stride * rows[begin], scale[begin], dim)
     twos = begin + 1 + (end - begin - 1) // 2 * 2
@@ -106,7 +106,7 @@ def sum_up(
 
 @jit_inline
 def correct_rates(corrected: Array, given: Array, number: int) -> None:
-    """What `adam` reads in step `number`, for each (learning rate, weight decay) given."""
+    """The rates that `adam` reads in step `number`, from each given (learning rate, decay)."""
     for k in range(len(given)):
         corrected[k, STEP] = given[k, 0] / (1 - BETA1 ** float(number))
         corrected[k, SCALE] = 1 / math.sqrt(1 - BETA2 ** float(number))
@@ -118,7 +118,7 @@ STEP, SCALE, DECAY = range(3)
 
 @jit_inline
 def adam(table: Array, row: int, gradient: Array, at: int, rates: Array, dim: int) -> None:
-    """Move a row against its gradient, as `engine/adam.py` has it."""
+    """Move a row against its gradient, as `engine/adam.py` says."""
     adam_of_terms(table, row, gradient, at, rates, 1.0, dim)
 
 
@@ -126,7 +126,7 @@ def adam(table: Array, row: int, gradient: Array, at: int, rates: Array, dim: in
 def adam_of_terms(
     table: Array, row: int, gradient: Array, at: int, rates: Array, terms: float, dim: int
 ) -> None:
-    """The same where the loss has the decay of this row so many times."""
+    """Move a row whose weight decay the loss holds `terms` times."""
     real = table.dtype.type
     step, scale = fill(table, real(rates[STEP])), fill(table, real(rates[SCALE]))
     decay = fill(table, real(rates[DECAY] * terms))

@@ -1,4 +1,4 @@
-"""Samples drawn on the card: the log, and what draws its epochs there."""
+"""Samples drawn on the GPU: the log, and the sampler that draws its epochs there."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed.data.clicks import Clicks
-from unexposed.engine.cuda.card import load
+from unexposed.engine.cuda.device import load
 from unexposed.errors import InputError
 from unexposed.sampling.samples import Drawing, Samples
 
@@ -19,7 +19,7 @@ BLOCK = 256  # pairs of a program
 
 @dataclass(frozen=True)
 class DeviceClicks:
-    """A click log on the card: pairs ordered by user and item, and where each user's begin."""
+    """A click log on the GPU: pairs ordered by user and item, and where each user's begin."""
 
     users: Tensor  # int32
     items: Tensor  # int32
@@ -45,16 +45,16 @@ class DeviceClicks:
 
 
 class DeviceSampler:
-    """The epochs of `sampling.drawn`, drawn on the card.
+    """The epochs of `sampling.drawn`, drawn on the GPU.
 
-    The same distribution, another random stream: clicked items are drawn again; the order is a
-    keyed pseudo-random permutation. Each epoch has keys of its own, from `seed` and its number, so
-    a seed gives the same samples on any card.
+    The distribution is the same, the random stream another: clicked items are rejected, and the
+    order is a keyed pseudo-random permutation. The keys of an epoch come from `seed` and its
+    number, so a seed gives the same samples on any GPU.
     """
 
     def __init__(self, clicks: DeviceClicks, drawing: Drawing, *, seed: int) -> None:
         if drawing.every_pair:
-            raise InputError("the card draws negatives; samples of every pair come from the host")
+            raise InputError("the GPU draws negatives; samples of every pair come from the host")
         self._device = clicks.users.device
         self._kernel = load(self._device.type, "drawing_kernel").draw
         self._clicks, self._negatives, self._seed = clicks, drawing.negatives, seed

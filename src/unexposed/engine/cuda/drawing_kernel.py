@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The Triton kernel that draws samples on the card: see `drawing.DeviceSampler`."""
+"""The Triton kernel that draws samples on the GPU: see `drawing.DeviceSampler`."""
 
 import triton
 import triton.language as tl

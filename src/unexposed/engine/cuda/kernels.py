@@ -4,7 +4,7 @@
 A row of a table holds its value, its two moments, and the sums of gradients that a batch gathers:
 (rows, parts, WIDTH), with zeros in the columns past the model's dim; those stay zero, so the
 kernels need not know dim. Pairs add to the sums atomically: their order, and the last bits, vary.
-The sums are zero between steps: whoever takes the Adam step of a row zeroes them.
+The sums are zero between steps: the program that takes the Adam step of a row zeroes them.
 
 A row that a batch touches many times is stepped once. Every click writes its number to the
 `user_owner` of its user, every pair to the `item_owner` of its item; one of them is written last,
@@ -28,10 +28,11 @@ from unexposed.engine.cuda.pair_formulas import (
 # the parts of a row; AHEAD is ∂L_train/∂ω (ω′ = ω − η·AHEAD), ALONG ∂L/∂ω at ω′
 VALUE, FIRST, SECOND, GRADIENT, AHEAD, ALONG = (tl.constexpr(i) for i in range(6))
 PLAIN_PARTS, LOOK_AHEAD_PARTS = tl.constexpr(4), tl.constexpr(6)
-# the phases of `pairs`: three are named by the part that they fill, this one fills seers and gate
+# the phases of `pairs`: three are named by the part that they fill; this one fills the GRADIENT of
+# exposure users and gate
 EXPOSURE_GRADIENT = tl.constexpr(6)
-# places in `state`: where this batch starts among the clicks, where the next one does, how many
-# clicks there are, the number of the first, the steps taken before it
+# places in `state`: where this batch and the next one start among the clicks, how many clicks there
+# are, the number of the first, the steps taken before it
 START, NEXT, COUNT, BASE, STEPS = (tl.constexpr(i) for i in range(5))
 # places in `settings`, float64
 RATE, EXPOSURE_RATE, GATE_RATE, DECAY, EXPOSURE_DECAY = (tl.constexpr(i) for i in range(5))
@@ -63,15 +64,15 @@ def _setting(settings, PLACE: tl.constexpr, like):
 def pairs(
     state, settings, batch_size, loss,
     click_user, click_start, click_weight, pair_item,
-    users, items, seers, gate, user_owner, item_owner, exposure, n_items,
+    users, items, exposure_users, gate, user_owner, item_owner, exposure, n_items,
     PHASE: tl.constexpr, OPENS: tl.constexpr, LOSS: tl.constexpr, EXPOSURE: tl.constexpr,
     DESCENDS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, CLICKS: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    """What the pairs of a batch add to the gradients, in one phase of the step.
+    """Add the gradients of a batch's pairs, in one phase of the step.
 
-    AHEAD: ∂L_train/∂ω. ALONG: the same at ω′, m staying that of ω. EXPOSURE_GRADIENT: ∂/∂α of what
-    the exposure descends. GRADIENT: ∂/∂ω of the loss of the batch, and the loss itself.
+    AHEAD: ∂L_train/∂ω. ALONG: ∂L_train/∂ω at ω′, with m at ω. EXPOSURE_GRADIENT: ∂/∂α of the loss
+    that the exposure descends. GRADIENT: ∂/∂ω of the loss of the batch, and the loss itself.
     A program takes a few clicks, and of each click EACH items at a time; the user's row is read
     once, and its gradient added once. The phase that OPENS a batch also marks the rows it touches.
     """
@@ -93,9 +94,9 @@ def pairs(
     user_row = tl.load(user_at, mask=of_users, other=0.0)
     eta = _setting(settings, LOOKAHEAD, user_row)
     decay = _setting(settings, DECAY, user_row) / tl.maximum(size, 1).to(user_row.dtype)
-    seer_at = seers + user[:, None] * (PLAIN_PARTS * WIDTH) + column[None, :]
+    exposure_at = exposure_users + user[:, None] * (PLAIN_PARTS * WIDTH) + column[None, :]
     if EXPOSURE == GATED:
-        seer_row = tl.load(seer_at, mask=of_users, other=0.0)[:, None, :]
+        exposure_row = tl.load(exposure_at, mask=of_users, other=0.0)[:, None, :]
         gate_row = tl.load(gate + column, mask=column < WIDTH, other=0.0)[None, None, :]
         gate_bias = tl.load(gate + PLAIN_PARTS * WIDTH)
         offset = _setting(settings, OFFSET, user_row)
@@ -129,7 +130,7 @@ def pairs(
         if EXPOSURE == GATED:
             popularity = tl.load(exposure + item, mask=there, other=1.0)
             gate_logit = tl.sum(item_row * gate_row, 2) + gate_bias
-            seen_logit = tl.sum(item_row * seer_row, 2) + offset
+            seen_logit = tl.sum(item_row * exposure_row, 2) + offset
             m, by_seen, by_gate = gated(gate_logit, seen_logit, popularity)
         elif EXPOSURE == PER_ITEM:
             m = tl.load(exposure + item, mask=there, other=1.0)
@@ -182,7 +183,7 @@ def pairs(
         on_item = on_liked[:, None] * user_row
         tl.atomic_add(liked_at + GRADIENT * WIDTH, on_item, mask=of_users, sem="relaxed")
     if PHASE == EXPOSURE_GRADIENT:
-        tl.atomic_add(seer_at + GRADIENT * WIDTH, on_user, mask=of_users, sem="relaxed")
+        tl.atomic_add(exposure_at + GRADIENT * WIDTH, on_user, mask=of_users, sem="relaxed")
         gate_at = gate + GRADIENT * WIDTH
         on_weight = tl.sum(on_gate, 0)
         tl.atomic_add(gate_at + column, on_weight, mask=column < WIDTH, sem="relaxed")
@@ -275,14 +276,14 @@ def _adam(
 def adam(
     state, settings, batch_size,
     click_user, click_start, pair_item,
-    users, items, seers, gate, user_owner, item_owner,
+    users, items, exposure_users, gate, user_owner, item_owner,
     PHASE: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Adam on what a phase has found the gradient of: users and items, or seers and gate.
+    """Adam on the rows of one phase: users and items, or exposure users and gate.
 
     The first programs go over the clicks, for their users; the next over the pairs, for their
-    items; of the gate one program does both rows, w and b.
+    items. One program does both rows of the gate, w and b.
     """
     start, size = _batch(state, batch_size, False)
     base = tl.load(state + BASE)
@@ -296,7 +297,8 @@ def adam(
         if PHASE == GRADIENT:
             _adam(users, row, mine, number, settings, RATE, PARTS, WIDTH, COLUMNS)
         else:
-            _adam(seers, row, mine, number, settings, EXPOSURE_RATE, PLAIN_PARTS, WIDTH, COLUMNS)
+            rows = exposure_users
+            _adam(rows, row, mine, number, settings, EXPOSURE_RATE, PLAIN_PARTS, WIDTH, COLUMNS)
     elif size > 0:
         if PHASE == GRADIENT:
             pair = (tl.program_id(0) - for_users).to(tl.int64) * ROWS + tl.arange(0, ROWS)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What one pair costs and how steeply, as `losses.py` and `exposure.py` say, for Triton kernels.
+"""Loss, slopes and exposure of one pair, as in `losses.py` and `exposure.py`, for Triton kernels.
 
 `x` is the logit, `clicked` a boolean, `m` the exposure. With z = e^−|x| ≤ 1 nothing overflows and
 nothing cancels.

@@ -1,0 +1,326 @@
+"""Run factor models on a GPU: every step in closed form, by a few Triton kernels.
+
+It gives the parameters that `reference` gives, up to the order in which the gradients of a row are
+added: atomic additions come in any order, so two runs differ in their last bits. `losses.py`,
+`exposure.py` and `bilevel.py` say what it computes, `kernels.py` how.
+
+Steps are captured once as a CUDA graph and replayed: the GPU counts where a batch starts. `epoch`
+learns from samples copied from the host, `train_epoch` from samples that a `DeviceSampler` draws
+on the GPU.
+"""
+
+import gc
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unexposed.data.clicks import Clicks
+from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.engine.closed_form import check_objective, check_samples, loss_code
+from unexposed.engine.cuda.device import load
+from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
+from unexposed.sampling.samples import Drawing, Samples
+from unexposed.sampling.validation import ValidationSet
+
+CHUNK = 1 << 24  # pairs on the GPU at a time
+STEPS_A_GRAPH = 16
+LARGE_BATCH = 4096  # pairs; from here on there are enough programs to give each more of them
+SMALL_TILE, LARGE_TILE = (8, 4), (32, 8)  # pairs and warps of a program
+GUIDE_TILE = 32  # validation pairs of a program
+
+# the kernels of a step, each with its phase, by strategy
+STEP_RELEVANCE = ("pairs", "GRADIENT"), ("adam", "GRADIENT")
+STEP_EXPOSURE = ("pairs", "EXPOSURE_GRADIENT"), ("adam", "EXPOSURE_GRADIENT")
+STEP_BOTH = *STEP_EXPOSURE, *STEP_RELEVANCE
+KERNELS_OF_A_STEP = {
+    None: STEP_RELEVANCE,
+    "frozen": STEP_RELEVANCE,
+    # both gradients at one point, then both updates
+    "joint": (STEP_EXPOSURE[0], STEP_RELEVANCE[0], STEP_EXPOSURE[1], STEP_RELEVANCE[1]),
+    "alternate": STEP_BOTH,
+    "bilevel": (("pairs", "AHEAD"), ("validate", "ALONG"), *STEP_BOTH),
+    "bilevel_on_batch": (("pairs", "AHEAD"), ("pairs", "ALONG"), *STEP_BOTH),
+}
+DESCENDS = {"bilevel": "VALIDATION_AHEAD", "bilevel_on_batch": "BATCH_AHEAD"}  # else TRAIN_LOSS
+
+
+class CudaEngine:
+    """The steps of `ReferenceEngine` on a GPU. `parameters` may be tensors that lie there already.
+
+    `device` is "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimiser: Optimiser,
+        parameters: Initial,
+        *,
+        exposure: NDArray[Any] | None = None,
+        features: NDArray[Any] | None = None,
+        validation: ValidationSet | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cuda",
+    ) -> None:
+        check_objective("cuda", objective, parameters, features, validation)
+        self._kernels = load(device, "kernels")
+        self._strategy = objective.strategy
+        self._dtype, self._device = dtype, device
+        self._names = list(parameters)
+        self._dim = parameters["user_factors"].shape[1]
+        self._width = -(-self._dim // 8) * 8  # rows of whole 32-byte sectors
+        self._tables = self._new_tables(parameters)
+        self._steps = 0  # taken so far
+        self._claims = 0  # numbers of owners given out so far: they only ever grow
+        self._state = torch.zeros(5, dtype=torch.int64, device=device)
+        self._loss = torch.zeros(1, dtype=torch.float64, device=device)
+        self._arguments = self._fixed(objective, optimiser, exposure)
+        if validation is not None and objective.strategy == "bilevel":
+            self._arguments |= self._guide(validation, objective.validation_parts(validation))
+        self._sampler: DeviceSampler | None = None  # the last one made
+        self._space: _Space | None = None
+
+    def compile(self) -> None:
+        """Compile the kernels, or load them from the cache: the first time takes seconds."""
+        self._state.zero_()
+        self._step(self._room(1024, 6 * 1024, 1))
+
+    def epoch(self, samples: Samples, *, batch_size: int) -> float:
+        n_users, n_items = (len(self._tables[name]) for name in RELEVANCE)
+        check_samples(samples, n_users=n_users, n_items=n_items)
+        batch_size = max(1, min(batch_size, len(samples)))
+        bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
+        most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
+        self._loss.zero_()
+        for part in samples.batches(_chunk(most, batch_size)):
+            space = self._room(batch_size, most, -(-len(part) // batch_size))
+            space.copy(part)
+            self._run(space, len(part), len(part.items))
+        return self._mean_loss(len(samples), batch_size)
+
+    def sampler(self, clicks: Clicks, drawing: Drawing, *, seed: int) -> DeviceSampler:
+        """Return the sampler that draws the epochs of this log on the GPU."""
+        log = DeviceClicks.of(clicks, device=self._device)
+        self._sampler = DeviceSampler(log, drawing, seed=seed)
+        return self._sampler
+
+    def train_epoch(self, sampler: DeviceSampler, *, batch_size: int) -> float:
+        """Learn as `epoch` does, from the sampler's next epoch, drawn on the GPU."""
+        n, each = len(sampler), sampler.pairs_a_click
+        batch_size = max(1, min(batch_size, n))
+        chunk = _chunk(batch_size * each, batch_size)
+        sampler.next_epoch()
+        self._loss.zero_()
+        for first in range(0, n, chunk):
+            count = min(chunk, n - first)
+            space = self._room(batch_size, batch_size * each, -(-count // batch_size))
+            space.draw(sampler, first, count)
+            self._run(space, count, count * each)
+        return self._mean_loss(n, batch_size)
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        found = {n: t[:, 0, : self._dim].cpu().numpy().copy() for n, t in self._tables.items()}
+        if "gate" in found:
+            gate = found.pop("gate")
+            found |= {"gate_weight": gate[0], "gate_bias": gate[1, :1]}
+        return {name: found[name] for name in self._names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copy to the host; leave out the owners, which only tell the batches of a run apart."""
+        drawn = 0 if self._sampler is None else self._sampler.epochs
+        tables = {name: t.cpu().numpy() for name, t in self._rows_and_moments().items()}
+        return tables | {"steps": np.array([self._steps]), "epochs_drawn": np.array([drawn])}
+
+    def restore(self, state: Initial) -> None:
+        for name, tensor in self._rows_and_moments().items():
+            if state[name].shape != tuple(tensor.shape):
+                raise ValueError(f"{name} has not the shape it has here")
+            tensor.copy_(torch.from_numpy(np.array(state[name])))
+        self._steps = int(state["steps"][0])
+        if self._sampler is not None:
+            self._sampler.epochs = int(state["epochs_drawn"][0])
+
+    # tensors on the GPU ------------------------------------------------------------------------
+
+    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.as_tensor(values).to(device=self._device, dtype=dtype or self._dtype)
+
+    def _new_tables(self, parameters: Initial) -> dict[str, Tensor]:
+        """Rows with their moments and sums of gradients, (rows, parts, width); see `kernels.py`."""
+        k, given = self._kernels, {name: self._tensor(a) for name, a in parameters.items()}
+        parts = k.LOOK_AHEAD_PARTS if self._strategy in DESCENDS else k.PLAIN_PARTS
+
+        def table(values: Tensor, parts: Any) -> Tensor:
+            rows = values.new_zeros(len(values), parts.value, self._width)
+            rows[:, 0, : self._dim] = values
+            return rows
+
+        tables = {name: table(given[name], parts) for name in RELEVANCE}
+        if self._strategy is not None:
+            gate = given["gate_weight"].new_zeros(2, self._dim)
+            gate[0], gate[1, 0] = given["gate_weight"], given["gate_bias"].reshape(-1)[0]
+            users = given["exposure_user_factors"]
+            tables["exposure_user_factors"] = table(users, k.PLAIN_PARTS)
+            tables["gate"] = table(gate, k.PLAIN_PARTS)
+        return tables
+
+    def _rows_and_moments(self) -> dict[str, Tensor]:
+        return {name: table[:, :3] for name, table in self._tables.items()}
+
+    def _fixed(self, objective: Objective, optimiser: Optimiser, exposure: Any) -> dict[str, Any]:
+        """The arguments that the kernels get in every step, by name."""
+        k, o, tables = self._kernels, optimiser, self._tables
+        users, items = tables["user_factors"], tables["item_factors"]
+        given = k.SHOWN if exposure is None else (k.PER_ITEM, k.PER_PAIR)[exposure.ndim - 1]
+        settings = [  # in the order of their places in `kernels.py`
+            *(o.learning_rate, o.exposure_learning_rate, o.exposure_learning_rate * o.gate_pace),
+            *(o.weight_decay, o.exposure_weight_decay, o.lookahead, objective.offset),
+            *(BETA1, BETA2, math.log(BETA1), math.log(BETA2), EPSILON),
+        ]
+        return {
+            "state": self._state,
+            "settings": torch.tensor(settings, dtype=torch.float64, device=self._device),
+            "loss": self._loss,
+            "users": users,
+            "items": items,
+            # stand-ins where no kernel reads these three
+            "exposure_users": tables.get("exposure_user_factors", users),
+            "gate": tables.get("gate", items),
+            "exposure": users if exposure is None else self._tensor(exposure).contiguous(),
+            "n_items": len(items),
+            "user_owner": self._tensor(np.full(len(users), -1), torch.int64),
+            "item_owner": self._tensor(np.full(len(items), -1), torch.int64),
+            "LOSS": loss_code("cuda", objective, k.LOSS_CODES),
+            "EXPOSURE": given if objective.strategy is None else k.GATED,
+            "DESCENDS": getattr(k, DESCENDS.get(objective.strategy or "", "TRAIN_LOSS")),
+            "PARTS": users.shape[1],
+            "WIDTH": self._width,
+            "COLUMNS": 1 << (self._width - 1).bit_length(),
+        }
+
+    def _guide(self, validation: ValidationSet, parts: int) -> dict[str, Any]:
+        """The validation pairs, ordered by item in each of their parts."""
+        n = len(validation)
+        part = np.repeat(np.arange(parts), np.diff(n * np.arange(parts + 1) // parts))
+        order = np.lexsort((validation.items, part))
+        return {
+            "guide_user": self._tensor(validation.users[order], torch.int32),
+            "guide_item": self._tensor(validation.items[order], torch.int32),
+            "guide_relevant": self._tensor(validation.relevant[order]),
+            "n_guide": n,
+            "n_guide_parts": parts,
+        }
+
+    def _room(self, batch_size: int, pairs: int, batches: int) -> "_Space":
+        space = self._space
+        if space is None or not space.holds(batch_size, pairs, batches):
+            self._space = space = None  # free the memory first
+            self._space = space = _Space(batch_size, pairs, batches, self._tables["user_factors"])
+        return space
+
+    # the steps --------------------------------------------------------------------------------
+
+    def _run(self, space: "_Space", clicks: int, pairs: int) -> None:
+        """Learn from the first clicks of the space, without waiting for the GPU."""
+        steps = -(-clicks // space.batch_size)
+        if self._device == "cuda" and space.graph is None:
+            self._capture(space)
+        self._state.copy_(torch.tensor([0, 0, clicks, self._claims, self._steps]))
+        if space.graph is None:  # Triton's interpreter
+            for _ in range(steps):
+                self._step(space)
+        else:
+            for _ in range(-(-steps // STEPS_A_GRAPH)):
+                space.graph.replay()  # steps past the last click do nothing
+        self._steps += steps
+        self._claims += pairs
+
+    def _capture(self, space: "_Space") -> None:
+        """Compile the kernels by a step on no clicks, then record the steps."""
+        self._state.zero_()
+        self._step(space)
+        torch.cuda.synchronize()
+        was_on = gc.isenabled()
+        gc.collect()
+        gc.disable()  # the graph of a dead engine, freed now, would spoil the capture
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(STEPS_A_GRAPH):
+                    self._step(space)
+        finally:
+            if was_on:
+                gc.enable()
+        space.graph = graph
+
+    def _step(self, space: "_Space") -> None:
+        """Launch the kernels of a step.
+
+        The gradients of items and gate are complete before the kernel that applies them: there
+        an exchange would add the gradients of other processes.
+        """
+        rows, warps = SMALL_TILE if space.pairs < LARGE_BATCH else LARGE_TILE
+        each = min(rows, 1 << (-(-space.pairs // space.batch_size) - 1).bit_length())
+        arguments = self._arguments | space.columns | {"batch_size": space.batch_size}
+        arguments |= {"EACH": each, "CLICKS": rows // each, "OPENS": True}
+        guide = -(-arguments.get("n_guide", 0) // arguments.get("n_guide_parts", 1))
+        for name, phase in KERNELS_OF_A_STEP[self._strategy]:
+            others = space.pairs if phase == "GRADIENT" else 1  # pairs for their items, or the gate
+            programs = {
+                "pairs": -(-space.batch_size // (rows // each)),
+                "validate": -(-guide // GUIDE_TILE),
+                "adam": -(-space.batch_size // rows) + -(-others // rows),
+            }[name]
+            kernel = getattr(self._kernels, name)
+            arguments["PHASE"] = getattr(self._kernels, phase)
+            arguments["ROWS"] = GUIDE_TILE if name == "validate" else rows
+            kernel[(programs,)](**{n: arguments[n] for n in kernel.arg_names}, num_warps=warps)
+            arguments["OPENS"] = False
+
+    def _mean_loss(self, clicks: int, batch_size: int) -> float:
+        return float(self._loss.item()) / max(1, -(-clicks // batch_size))
+
+
+class _Space:
+    """Room for the samples of some batches, and the graph of steps on them."""
+
+    def __init__(self, batch_size: int, pairs: int, batches: int, like: Tensor) -> None:
+        self.batch_size, self.pairs, self._batches = batch_size, pairs, batches
+        clicks = batch_size * batches
+        self.columns = {
+            "click_user": like.new_zeros(clicks, dtype=torch.int32),
+            "click_start": like.new_zeros(clicks + 1, dtype=torch.int64),
+            "click_weight": like.new_zeros(clicks),
+            "pair_item": like.new_zeros(pairs * batches, dtype=torch.int32),
+        }
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def holds(self, batch_size: int, pairs: int, batches: int) -> bool:
+        """Whether this many batches fit, each of at most this many pairs."""
+        return batch_size == self.batch_size and pairs <= self.pairs and batches <= self._batches
+
+    def copy(self, samples: Samples) -> None:
+        arrays: list[NDArray[Any]] = [samples.users, samples.start, samples.weight, samples.items]
+        for column, array in zip(self.columns.values(), arrays, strict=True):
+            column[: len(array)].copy_(torch.from_numpy(array))
+
+    def draw(self, sampler: DeviceSampler, first: int, count: int) -> None:
+        user, start, weight, item = self.columns.values()
+        torch.arange(count + 1, out=start[: count + 1]).mul_(sampler.pairs_a_click)
+        sampler.fill(user, weight, item, first=first, count=count)
+
+
+def _chunk(pairs: int, batch_size: int) -> int:
+    """How many clicks lie on the GPU at a time: whole batches of this many pairs each."""
+    return max(1, CHUNK // pairs) * batch_size
+
+
+def _rounded(pairs: int) -> int:
+    """Round up by at most an eighth, so that the batches of the next epoch fit too."""
+    unit = 1 << max(0, pairs.bit_length() - 4)
+    return -(-pairs // unit) * unit
