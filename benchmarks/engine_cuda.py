@@ -154,8 +154,8 @@ def figure_of(
     first = draws.draw(batch_size)
     clicks, pairs = len(first), len(first.items)
     n_users, n_items = len(np.unique(first.users)), len(np.unique(first.items))
-    seers = n_users if method == "ubo" else 0
-    rows = n_users + n_items + seers
+    exposure_users = n_users if method == "ubo" else 0
+    rows = n_users + n_items + exposure_users
     samples = 16 * clicks + 4 * pairs
     # rows gathered and added to (a read and a write) of a click, then of a pair; Adam reads a row,
     # its moments and its sum of gradients, writes the first three and zeroes the sums

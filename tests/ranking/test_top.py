@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from unexposed.compiled import below as draw_below
 from unexposed.ranking import top
 from unexposed.ranking.blocks import tie_break
-from unexposed.sampling import draw
 
 
 def sorted_rows(block, users):
@@ -49,21 +47,3 @@ def test_any_number_of_threads_finds_the_same(threads):
     users = np.arange(3, dtype=np.int32)
     expected = sorted_rows(block, users)[:, :9]
     np.testing.assert_array_equal(top.best(block, users, 9, threads=threads)[0], expected)
-
-
-@pytest.mark.parametrize("clicked", [1, 400, 500, 501, 990, 999])
-def test_an_unclicked_item_takes_about_two_draws_at_most_however_much_was_clicked(
-    clicked, monkeypatch
-):
-    """Counted in the loop itself, run as plain Python on a user who left 1000 − clicked items."""
-    calls = []
-    below = draw_below
-    monkeypatch.setattr(draw, "below", lambda n, bits: calls.append(n) or below(n, np.uint64(bits)))
-    n_items, n, negatives = 1000, clicked, 3
-    users, items = np.zeros(n, dtype=np.int32), np.zeros((n, 1 + negatives), dtype=np.int32)
-    place, start = np.zeros(1, dtype=np.int64), np.array([0, n])
-    with np.errstate(over="ignore"):  # 64 bits wrap around
-        log = (np.arange(n), start, n_items)
-        draw.fill.py_func(users, items, place, *log, False, np.uint64(7), 0, 1)
-    assert (items[:, 1:] >= n).all()
-    assert len(calls) - n <= 2.2 * n * negatives  # one more for each click: where it goes
