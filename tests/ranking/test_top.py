@@ -1,4 +1,4 @@
-"""The compiled loops against what they must give, written plainly."""
+"""Compiled loops give what plain Python gives."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_best_items_come_in_the_order_of_a_full_sort_ties_included(n_items, 
     np.testing.assert_array_equal(scores, np.take_along_axis(block, expected, axis=1))
 
 
-def test_what_is_minus_infinity_or_no_number_is_never_among_the_best():
+def test_minus_infinity_and_nan_are_never_among_the_best():
     block = np.full((2, 600), -np.inf, dtype=np.float32)
     block[0, [5, 300]] = [1, 2]
     block[0, 299] = np.nan
@@ -55,7 +55,7 @@ def test_any_number_of_threads_finds_the_same(threads):
 def test_an_unclicked_item_takes_about_two_draws_at_most_however_much_was_clicked(
     clicked, monkeypatch
 ):
-    """Counted in the loop itself, run as plain Python on a user who left 1000 − clicked items."""
+    """Count draws in the loop, run as plain Python on a user with 1000 − clicked items left."""
     calls = []
     below = draw_below
     monkeypatch.setattr(draw, "below", lambda n, bits: calls.append(n) or below(n, np.uint64(bits)))
