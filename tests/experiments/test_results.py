@@ -17,7 +17,7 @@ def test_packed_values_come_back_to_the_last_bit(values):
     assert results.unpack(results.pack(values)).tobytes() == values.tobytes()
 
 
-@pytest.mark.parametrize("n_distinct", [256, 257, 65_537])
+@pytest.mark.parametrize("n_distinct", [256, 257, 65_537])  # widths of one, two and four bytes
 def test_more_distinct_values_than_a_byte_or_two_can_count_come_back(n_distinct):
     values = np.random.default_rng(0).permutation(np.arange(n_distinct) / 7)
     np.testing.assert_array_equal(results.unpack(results.pack(values)), values)

@@ -3,17 +3,14 @@
 import copy
 import json
 import os
-import subprocess
-import sys
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from command import ended
 from ctrl_c import interrupted_at
-from unexposed import cli
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import compare
 from unexposed.experiments import data as experiment_data
@@ -24,7 +21,6 @@ from unexposed.experiments.kinds import KINDS, Kind
 from unexposed.experiments.kinds.compare import from_lines
 from unexposed.experiments.task import Arm, Experiment, Task
 from unexposed.methods import make
-from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
 
 TEXT = """
@@ -280,58 +276,42 @@ def test_stored_results_that_cannot_be_compared_are_named(small, place):
             from_lines(small, broken)
 
 
-def command(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["unexposed", "run", *words])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
-
-
-def test_the_command_prints_the_table_and_leaves_results_beside_the_file(
-    small, place, tmp_path, monkeypatch, capsys
-):
-    file = str(tmp_path / "small.toml")
-    code, out, err = command(monkeypatch, capsys, file)
-    assert code == 0, err
+def test_the_command_prints_the_table_and_leaves_results_beside_the_file(small, place, capsys):
+    file = str(place.parents[1] / "small.toml")
+    assert ended("run", file) == 0
+    out, _ = capsys.readouterr()
     assert "A small one" in out
     rows = [line.split()[0] for line in out.splitlines() if "±" in line and "mean" not in line]
     assert rows == ["random", "mf", "ubo"]
     assert pairs(results.read_lines(place)) == ALL
-    code, out, err = command(monkeypatch, capsys, file, "--json")
-    assert code == 0
+    assert ended("run", file, "--json") == 0
+    out, err = capsys.readouterr()
     assert "6 of 6 runs are finished already" in err
-    asked = from_lines(small, results.read_lines(place)).document()
-    assert json.loads(out) == asked
+    assert json.loads(out) == from_lines(small, results.read_lines(place)).document()
 
 
 def test_several_files_make_one_document_and_files_without_an_experiment_are_left_out(
     small, tmp_path, monkeypatch, capsys, counted
 ):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(KINDS, "timing", Kind(lambda task: {"figure": 0.25}))
-    (tmp_path / "paper.toml").write_text("[coat]\nmf = 3\n")
-    (tmp_path / "speed.toml").write_text(
-        TEXT.replace("compare", "timing").replace('also = ["judged"]', "")
-    )
-    files = [str(tmp_path / name) for name in ("paper.toml", "speed.toml", "absent.toml")]
-    code, _, err = command(monkeypatch, capsys, *files)
-    assert code == 2
-    assert "absent.toml" in err
-    code, out, err = command(monkeypatch, capsys, *files[:2], str(tmp_path / "small.toml"))
-    assert code == 2  # the counted kind gives no values to compare
-    assert f"left out {files[0]}" in err
-    assert "small.toml: small: the results of random are damaged" in err
+    Path("paper.toml").write_text("[coat]\nmf = 3\n")
+    Path("speed.toml").write_text(TEXT.replace("compare", "timing"))
+    assert ended("run", "paper.toml", "absent.toml") == 2
+    assert "absent.toml" in capsys.readouterr().err
+    assert ended("run", "paper.toml", "speed.toml", "small.toml") == 2
+    out, err = capsys.readouterr()
+    assert "left out paper.toml" in err
+    assert "small.toml: small: the results of random are damaged" in err  # counted, not trained
     assert ".250" in out
-    code, out, _ = command(monkeypatch, capsys, *files[:2], "--json")
-    assert code == 0
-    assert json.loads(out)["kind"] == "timing"
+    assert ended("run", "paper.toml", "speed.toml", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "timing"
 
 
 def test_a_miniature_never_touches_the_results(small, place, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code, out, err = command(monkeypatch, capsys, "small.toml", "--miniature", "--only", "random")
-    assert code == 0, err
-    assert "(miniature)" in out
+    assert ended("run", "small.toml", "--miniature", "--only", "random") == 0
+    assert "(miniature)" in capsys.readouterr().out
     assert not place.exists()
     assert len(results.read_lines(Path("miniature/small.jsonl"))) == 2
 
@@ -350,24 +330,6 @@ def test_ctrl_c_exits_without_a_traceback_and_keeps_finished_lines(workers, said
     assert f"{6 - kept} of 6 runs are left for next time" in err
     lines = results.read_lines(tmp_path / "results" / "small.jsonl")
     assert sorted(pairs(lines)) == [("popularity", seed) for seed in range(kept)]
-
-
-def test_nothing_is_trained_on_judgements(small, monkeypatch):
-    seen = []
-    mf = small.arms["mf"].method
-    fit = Recommender.fit
-
-    def spy(self, clicks, held_out=None, **rest):
-        seen.append((clicks, held_out))
-        return fit(self, clicks, held_out, **rest)
-
-    monkeypatch.setattr(Recommender, "fit", spy)
-    data = experiment_data.open_data(small.data, small.protocol)
-    KINDS["compare"].body(Task(small, "mf", mf, 1, data))
-    ((clicks, held_out),) = seen
-    split = data.split(1)
-    np.testing.assert_array_equal(clicks.keys, split.train.keys)
-    np.testing.assert_array_equal(held_out.keys, split.held_out.keys)
 
 
 def test_a_bug_in_one_process_loses_no_results_of_the_others(small, place, counted, monkeypatch):
@@ -392,19 +354,3 @@ def test_a_bug_in_one_process_loses_no_results_of_the_others(small, place, count
     with pytest.raises(RuntimeError, match="a bug"):
         run(small, place, workers=2)
     assert set(pairs(results.read_lines(place))) == set(ALL) - {("mf", 0)}
-
-
-def test_experiments_run_where_polars_is_not_installed(small, tmp_path):
-    code = (
-        "import sys; sys.modules['polars'] = None\n"
-        "from unexposed import progress\n"
-        "from unexposed.experiments import run as running, spec as experiment\n"
-        "from pathlib import Path\n"
-        "asked = experiment.read(Path('small.toml'))\n"
-        "lines = running.run(asked, Path('out.jsonl'), progress=progress.Silent(), only=['mf'])\n"
-        "assert len(lines) == 2\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from unexposed.data import datasets, simulate
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import protocol, split_ratings
+from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import results
 from unexposed.experiments import run as running
@@ -178,17 +178,6 @@ def test_worlds_at_other_powers_share_one_fit_and_match_simulate(tmp_path, monke
         np.testing.assert_array_equal(found.clicks.keys, log.keys)
     assert made == [1]
     experiment_data._semi_synthetic.cache_clear()
-
-
-@pytest.mark.data
-def test_a_data_set_is_split_as_compare_splits_it(data_dir):
-    found = experiment_data.open_data({"dataset": "coat"}, BY, data_dir).split(3)
-    coat = datasets.load("coat", data_dir=data_dir)
-    asked = split_ratings(coat.logged, coat.random, BY, seed=3)
-    for part in ("train", "held_out", "judged"):
-        a, b = getattr(found, part), getattr(asked, part)
-        np.testing.assert_array_equal(a.users, b.users)
-        np.testing.assert_array_equal(a.items, b.items)
 
 
 def test_a_miniature_changes_size_and_nothing_else(tmp_path):
