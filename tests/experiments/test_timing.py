@@ -10,10 +10,7 @@ from small import make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
-from unexposed.experiments import spec as experiment
-from unexposed.experiments.data import open_data
 from unexposed.experiments.kinds import timing
-from unexposed.experiments.task import Task
 from unexposed.methods import METHODS
 from unexposed.methods.trained import TrainedMethod
 from unexposed.progress import Silent
@@ -122,18 +119,3 @@ def test_ratio_is_worked_out_in_every_repeat_on_each_engine():
         {"engine": "cpu", "ratios": [2.0, 3.0], "median": 2.5, "least": 2.0, "greatest": 3.0},
         {"engine": "cuda", "ratios": [4.0], "median": 4.0, "least": 4.0, "greatest": 4.0},
     ]
-
-
-def test_body_times_the_epochs_on_the_clicks_that_are_not_held_out():
-    document = {
-        "kind": "timing",
-        "data": {"simulate": {"users": 60, "items": 30, "seed": 0}},
-        "settings": {"epochs": 2, "dim": 4, "engine": "cpu"},
-        "methods": {"ubo": {}},
-    }
-    asked = experiment.parse(document, name="x", where="x.toml", studies=None)
-    method, data = asked.arms["ubo"].method, open_data(asked.data, asked.protocol)
-    found = timing.body(Task(asked, "ubo", method, 1, data))
-    assert len(found["epoch_seconds"]) == 2
-    assert found["engine"] == "cpu"
-    assert found["samples"] == timing.samples(method, data.split(1).train)

@@ -12,14 +12,13 @@ import numpy as np
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
 from unexposed.data.write import write_whole
 from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking import held_out as criterion
-from unexposed.ranking.blocks import Block
 from unexposed.training.checkpoint import log_fingerprint
 from unexposed.tuning.journal import Lock, cut_back
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
@@ -272,11 +271,9 @@ def judged(
         return model, chosen_quality(model)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
     model = method.fit(train, nothing, seed=seed, progress=progress)
-
-    def scores(users: Indices) -> Block:
-        return method.scores(model.parameters, users)
-
-    return model, criterion.held_out_quality(scores, train, held_out)
+    return model, criterion.held_out_quality(
+        lambda users: method.scores(model.parameters, users), train, held_out
+    )
 
 
 def chosen_quality(model: Model) -> float:
