@@ -1,4 +1,4 @@
-"""A result names the commit of its own code, and never that of another repository."""
+"""A result names the commit of its own code, never the commit of another repository."""
 
 import subprocess
 from pathlib import Path

@@ -295,7 +295,7 @@ def snips_dcg_of_few(ranking: Ranking, k: int | None, *, candidates: int) -> Per
 
 
 def snips_recall(ranking: Ranking, k: int | None) -> PerUser:
-    """The weight of the relevant items in the top k divided by that of all relevant items.
+    """Weight of the relevant items in the top k divided by the weight of all relevant items.
 
     Yang et al. (RecSys 2018), as `snips_dcg`; with equal weights it is `recall`.
     """

@@ -135,21 +135,19 @@ def ratios(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     L2 pulls less where exposure is low, so its gradient is shorter as well as less noisy; Adam
     normalises the length, and so does the second ratio.
     """
-    seeds = sorted({line["seed"] for line in lines})
+    by_run = {(line["seed"], line["arm"]): line for line in lines}
     found = []
-    for seed in seeds:
-        one, two = (_of(lines, seed, arm) for arm in VARIANCES)
-        if one and two:
-            empirical = [b["on_omega"]["empirical"] for b in (one, two)]
-            formula = [b["on_omega"]["formula"] for b in (one, two)]
-            found.append(
-                {
-                    "seed": seed,
-                    "empirical": empirical[0] / empirical[1],
-                    "formula": formula[0] / formula[1],
-                    "formula_over_signal": formula[0] / one["signal"] * two["signal"] / formula[1],
-                }
-            )
+    for seed in sorted({line["seed"] for line in lines}):
+        one, two = (by_run.get((seed, arm)) for arm in VARIANCES)
+        if one is None or two is None:
+            continue
+        ratio = {
+            name: one["on_omega"][name] / two["on_omega"][name] for name in ("empirical", "formula")
+        }
+        over_signal = (
+            one["on_omega"]["formula"] / one["signal"] * two["signal"] / two["on_omega"]["formula"]
+        )
+        found.append({"seed": seed, **ratio, "formula_over_signal": over_signal})
     return found
 
 
@@ -286,8 +284,3 @@ def _beside(found: list[float], formula: float) -> dict[str, float]:
 
 def _square(values: Array) -> float:
     return float((values**2).sum())
-
-
-def _of(lines: Sequence[dict[str, Any]], seed: int, arm: str) -> Any:
-    found = [line for line in lines if line["seed"] == seed and line["arm"] == arm]
-    return found[-1] if found else None
