@@ -1,16 +1,13 @@
-"""Gradients over redrawn clicks have the variance that the closed formulas say."""
+"""Gradients over redrawn clicks have the variance of the closed formulas."""
 
 import tracemalloc
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, logit
 
 from unexposed.data import simulate
-from unexposed.data.ids import Ids
 from unexposed.data.simulate import World
 from unexposed.errors import InputError
 from unexposed.experiments import spec as experiment
@@ -34,44 +31,17 @@ def random_model(world: World, *, seed: int, dim: int = 3) -> Factors:
     return Factors(rng.normal(size=(world.n_users, dim)), rng.normal(size=(world.n_items, dim)))
 
 
-def world_of(exposure, relevance) -> World:
-    """A world whose m is given by item and whose γ is the same for every pair."""
-    n_users, n_items = 40, len(exposure)
-
-    def biases(item_bias):
-        return simulate.Factors(
-            np.zeros((n_users, 1), dtype=np.float32),
-            np.zeros((n_items, 1), dtype=np.float32),
-            np.zeros(n_users, dtype=np.float32),
-            np.asarray(item_bias, dtype=np.float32),
-        )
-
-    return World(
-        biases(logit(exposure)),
-        biases(np.full(n_items, logit(relevance))),
-        Ids.range(n_users),
-        Ids.range(n_items),
-    )
-
-
-def constant_model(world: World, p: float) -> Factors:
-    """p for every pair."""
-    return Factors(np.full((world.n_users, 1), logit(p)), np.ones((world.n_items, 1)))
-
-
 def surprise(found: dict[str, float]) -> float:
-    """How many standard errors the measured variance is from the formula."""
+    """Distance of the measured variance from the formula, in standard errors."""
     return abs(found["empirical"] - found["formula"]) / found["standard_error"]
 
 
-# what is drawn agrees with the formulas
-
-
 @every_loss
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_drawn_variances_agree_with_the_formulas_in_random_worlds(loss, seed):
-    world = simulate.world(50, 40, seed=seed, exposure_rate=0.3, relevance_rate=0.4)
-    found = measure(world, random_model(world, seed=seed), loss=loss, draws=1200, seed=seed)
+def test_drawn_variances_agree_with_the_formulas(loss):
+    world = simulate.world(50, 40, seed=1, exposure_rate=0.3, relevance_rate=0.4)
+    found = measure(world, random_model(world, seed=1), loss=loss, draws=1200, seed=1)
+    shares = sum(row["pairs"] * row["share"]["formula"] for row in found["rows"])
+    assert shares == pytest.approx(found["on_omega"]["formula"], rel=1e-10)
     assert surprise(found["on_omega"]) < 4
     assert found["on_omega"]["standard_error"] < 0.02 * found["on_omega"]["formula"]
     frequent = [row for row in found["rows"] if row["clicks"] > 2000]
@@ -82,16 +52,8 @@ def test_drawn_variances_agree_with_the_formulas_in_random_worlds(loss, seed):
 
 
 @every_loss
-def test_rounds_of_two_draws_are_no_less_true(loss, small_world):
-    model = random_model(small_world, seed=0)
-    found = measure(small_world, model, loss=loss, draws=40, seed=0)["on_omega"]
-    assert surprise(found) < 4
-    assert found["standard_error"] < 0.1 * found["formula"]
-
-
-@every_loss
 def test_total_formula_is_the_variance_over_every_possible_log(loss):
-    """Two users and two items can click in 16 ways: all gradients, by autograd, with chances."""
+    """Two users and two items have 16 possible logs: average autograd's gradients over them."""
     world = simulate.world(2, 2, seed=4, exposure_rate=0.5, relevance_rate=0.5)
     model = random_model(world, seed=1)
     m, relevance = (part.astype(np.float64) for part in world.truth(np.arange(2)))
@@ -111,37 +73,7 @@ def test_total_formula_is_the_variance_over_every_possible_log(loss):
 
 
 @every_loss
-def test_shares_of_the_pairs_add_up_to_the_variance_on_omega(loss, small_world):
-    found = measure(small_world, random_model(small_world, seed=0), loss=loss, draws=4, seed=0)
-    shares = sum(row["pairs"] * row["share"]["formula"] for row in found["rows"])
-    assert shares == pytest.approx(found["on_omega"]["formula"], rel=1e-10)
-
-
-# the paper's claim
-
-
-def test_variance_of_inverse_propensity_grows_as_exposure_falls_and_of_low_variance_is_bounded():
-    exposure = np.repeat([0.004, 0.015, 0.03, 0.07, 0.15, 0.3, 0.8], 30)
-    world = world_of(exposure, relevance=0.5)
-    model = constant_model(world, p=0.4)
-    one, two = (
-        [row["on_p"] for row in measure(world, model, loss=loss, draws=800, seed=2)["rows"]]
-        for loss in VARIANCES
-    )
-    measured = np.array([on_p["empirical"] for on_p in one])
-    assert (np.diff(measured) < 0).all()
-    assert measured[0] > 100 * measured[-1]
-    bound = 0.5 / (0.4 * 0.6) ** 2
-    assert all(on_p["empirical"] < bound for on_p in two)
-    assert two[0]["empirical"] < two[-1]["empirical"]  # it even vanishes
-    assert one[0]["formula"] == pytest.approx(0.5 * (1 - 0.002) / (0.004 * 0.24**2), rel=1e-4)
-
-
-# the mean
-
-
-@every_loss
-def test_mean_of_the_draws_strays_from_the_expected_gradient_by_chance_alone(loss):
+def test_the_mean_of_the_draws_differs_from_the_expected_gradient_only_by_chance(loss):
     world = simulate.world(60, 50, seed=3)
     found = measure(world, random_model(world, seed=0), loss=loss, draws=400, seed=1)
     by_chance = found["on_omega"]["formula"] / 400
@@ -149,29 +81,7 @@ def test_mean_of_the_draws_strays_from_the_expected_gradient_by_chance_alone(los
     assert found["stray"] < 0.01 * found["signal"]
 
 
-@every_loss
-def test_expected_gradient_vanishes_at_the_true_relevance(loss):
-    world = world_of([0.05, 0.4, 0.9], relevance=0.3)
-    at_truth = measure(world, constant_model(world, p=0.3), loss=loss, draws=40, seed=0)
-    above = measure(world, constant_model(world, p=0.5), loss=loss, draws=40, seed=0)
-    assert at_truth["signal"] < 1e-9 * above["signal"]
-    assert at_truth["on_omega"]["formula"] > 0
-
-
-def test_expected_gradient_of_inverse_propensity_is_that_of_the_true_relevance():
-    """E ∂L1/∂x = p − γ: as if every liking had been seen."""
-    world = simulate.world(30, 20, seed=5)
-    model = random_model(world, seed=2)
-    slope = expit(model.users @ model.items.T) - world.relevance(np.arange(30))
-    ideal = [slope @ model.items, slope.T @ model.users]
-    found = measure(world, model, loss="inverse_propensity", draws=4, seed=0)
-    assert found["signal"] == pytest.approx(sum((part**2).sum() for part in ideal), rel=1e-5)
-
-
-# how it is measured
-
-
-def test_both_losses_meet_the_same_clicks_and_another_seed_others(small_world):
+def test_both_losses_see_the_same_clicks_and_another_seed_draws_others(small_world):
     model = random_model(small_world, seed=0)
     one, two, other = (
         [row["clicks"] for row in measure(small_world, model, loss=loss, draws=8, seed=s)["rows"]]
@@ -179,22 +89,12 @@ def test_both_losses_meet_the_same_clicks_and_another_seed_others(small_world):
     )
     assert one == two
     assert one != other
-
-
-def test_clicks_come_as_often_as_exposure_times_relevance(small_world):
-    found = measure(
-        small_world, random_model(small_world, seed=0), loss="low_variance", draws=100, seed=0
-    )
     m, relevance = small_world.truth(np.arange(small_world.n_users))
-    expected = 100 * float((m * relevance).sum())
-    assert sum(row["clicks"] for row in found["rows"]) == pytest.approx(expected, rel=0.03)
-    assert sum(row["pairs"] for row in found["rows"]) == m.size
-    for row in found["rows"]:
-        assert row["low"] <= row["exposure"] < row["high"]
+    assert sum(one) == pytest.approx(8 * float((m * relevance).sum()), rel=0.1)
 
 
 @every_loss
-def test_blocks_of_users_change_no_formula(loss, small_world, monkeypatch):
+def test_blocks_of_users_do_not_change_formulas(loss, small_world, monkeypatch):
     model = random_model(small_world, seed=0)
     whole = measure(small_world, model, loss=loss, draws=8, seed=0)
     monkeypatch.setattr(gradient_variance, "_ENTRIES_AT_ONCE", 500)
@@ -205,14 +105,14 @@ def test_blocks_of_users_change_no_formula(loss, small_world, monkeypatch):
 
 
 def test_memory_stays_below_one_number_for_each_pair(monkeypatch):
-    world = simulate.world(2000, 400, seed=0)
+    world = simulate.world(600, 200, seed=0)
     model = random_model(world, seed=0)
-    monkeypatch.setattr(gradient_variance, "_ENTRIES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(gradient_variance, "_ENTRIES_AT_ONCE", 1 << 11)
     tracemalloc.start()
-    measure(world, model, loss="low_variance", draws=8, seed=0)
+    measure(world, model, loss="low_variance", draws=4, seed=0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 2000 * 400 * 8
+    assert peak < 600 * 200 * 8
 
 
 def test_the_fixed_model_is_the_same_for_both_losses(small_world):
@@ -239,9 +139,6 @@ def test_a_wrong_option_is_refused_in_one_sentence(wrong, sentence, small_world)
         measure(small_world, random_model(small_world, seed=0), **asked)
 
 
-# L1 over L2
-
-
 def line(arm, seed, *, empirical, formula, signal):
     on_omega = {"empirical": empirical, "formula": formula, "standard_error": 1.0}
     return {"arm": arm, "seed": seed, "on_omega": on_omega, "signal": signal}
@@ -251,49 +148,23 @@ def test_ratios_by_hand():
     lines = [
         line("inverse_propensity", 0, empirical=120.0, formula=100.0, signal=50.0),
         line("low_variance", 0, empirical=2.0, formula=4.0, signal=10.0),
-        line("inverse_propensity", 1, empirical=1.0, formula=1.0, signal=1.0),  # its L2 is missing
+        line("inverse_propensity", 1, empirical=1.0, formula=1.0, signal=1.0),  # without its L2
     ]
     assert ratios(lines) == [
         {"seed": 0, "empirical": 60.0, "formula": 25.0, "formula_over_signal": 5.0}
     ]
 
 
-# as a kind of experiment
-
-
-DOCUMENT = {
-    "kind": "gradient_variance",
-    "data": {"simulate": {"users": 60, "items": 30, "seed": 0}},
-    "options": {"draws": 8, "epochs": 1, "edges": [0, 0.1, 1]},
-    "arms": {"inverse_propensity": {}, "low_variance": {}},
-}
-
-
-def task_of(document, arm):
-    asked = experiment.parse(document, name="x", where="x.toml", studies=None)
-    return Task(asked, arm, None, 1, open_data(asked.data, asked.protocol))
-
-
 def test_body_measures_the_loss_that_the_arm_names():
-    task = task_of(DOCUMENT, "low_variance")
-    found = gradient_variance.body(task)
-    model = fixed_model(task.data.clicks, seed=1, epochs=1)
-    direct = measure(
-        task.data.world, model, loss="low_variance", draws=8, seed=1, edges=[0, 0.1, 1]
-    )
-    assert found == direct
-    assert [row["high"] for row in found["rows"]] == [0.1, 1.0]
-    assert gradient_variance.body(task_of(DOCUMENT, "inverse_propensity")) != found
-
-
-def test_an_unknown_option_is_refused_with_the_nearest():
-    task = task_of({**DOCUMENT, "options": {"draw": 8}}, "low_variance")
-    with pytest.raises(InputError, match="no 'draw'; did you mean 'draws'"):
-        gradient_variance.body(task)
-
-
-def test_data_without_a_known_world_is_refused_with_the_cure():
-    task = task_of(DOCUMENT, "low_variance")
-    blind = replace(task, data=replace(task.data, world=None))
-    with pytest.raises(InputError, match="'gradient_variance' needs a world .* semi_synthetic"):
-        gradient_variance.body(blind)
+    document = {
+        "kind": "gradient_variance",
+        "data": {"simulate": {"users": 60, "items": 30, "seed": 0}},
+        "options": {"draws": 8, "epochs": 1, "edges": [0, 0.1, 1]},
+        "arms": {"inverse_propensity": {}, "low_variance": {}},
+    }
+    asked = experiment.parse(document, name="x", where="x.toml", studies=None)
+    data = open_data(asked.data, asked.protocol)
+    model = fixed_model(data.clicks, seed=1, epochs=1)
+    for loss in asked.arms:
+        direct = measure(data.world, model, loss=loss, draws=8, seed=1, edges=[0, 0.1, 1])
+        assert gradient_variance.body(Task(asked, loss, None, 1, data)) == direct

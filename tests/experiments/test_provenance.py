@@ -1,11 +1,14 @@
-"""A result says which code made it, and claims nothing of code it is not part of."""
+"""A result names the commit of its own code, never the commit of another repository."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import unexposed
 from unexposed.experiments import provenance
+
+MODULE = Path(provenance.__file__).relative_to(Path(unexposed.__file__).parent)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -18,13 +21,13 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A repository with one commit, and a function that says what code at a place in it is."""
+    """A repository with one commit, and a function that says the commit of a package in it."""
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
 
     def commit(package: str) -> str | None:
         (tmp_path / package).mkdir(parents=True, exist_ok=True)
-        monkeypatch.setattr(provenance, "__file__", str(tmp_path / package / "provenance.py"))
+        monkeypatch.setattr(provenance, "__file__", str(tmp_path / package / MODULE))
         provenance.commit.cache_clear()
         return provenance.commit()
 
@@ -32,32 +35,22 @@ def checkout(tmp_path, monkeypatch):
     provenance.commit.cache_clear()
 
 
-def test_the_commit_is_that_of_the_checkout_and_changes_are_told(checkout):
+def test_the_commit_of_the_checkout_is_named_with_changes_to_its_code(checkout):
     folder, commit = checkout
     head = git(folder, "rev-parse", "HEAD")
     assert commit("src/unexposed") == head
-    (folder / "results.jsonl").write_text("what a run writes changes no code")
+    (folder / "results.jsonl").write_text("not code")
     assert commit("src/unexposed") == head
     (folder / "src" / "unexposed" / "new.py").write_text("")
     assert commit("src/unexposed") == f"{head}+changes"
 
 
-def test_code_installed_into_another_repository_does_not_take_its_commit(checkout):
+def test_without_git_or_in_another_repository_the_commit_is_unknown(checkout, monkeypatch):
     _, commit = checkout
     assert commit(".venv/lib/site-packages/unexposed") is None
-
-
-def test_without_git_the_commit_is_not_known(checkout, monkeypatch):
-    _, commit = checkout
     monkeypatch.setenv("PATH", "")
     assert commit("src/unexposed") is None
 
 
-def test_versions_are_of_what_moves_numbers():
-    found = provenance.versions()
-    assert list(found) == ["unexposed", "python", "numpy", "torch", "numba"]
-    assert all(found.values())
-
-
-def test_the_machine_of_a_run_without_a_card_is_the_processor():
+def test_the_machine_of_a_run_without_a_gpu_is_the_cpu():
     assert provenance.machine("cpu") == provenance.machine(None) != ""

@@ -1,4 +1,4 @@
-"""What a TOML file asks for, and the miniature of every one that is shipped."""
+"""Experiment files are read and checked, and the miniature of every shipped one runs."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed.data import simulate
+from unexposed.data import datasets, simulate
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import protocol, split_ratings
+from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiments
-from unexposed.experiments.kinds import KINDS
+from unexposed.experiments.kinds import KINDS, Kind
 from unexposed.experiments.kinds.compare import from_lines
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Silent
@@ -42,6 +42,9 @@ settings = { negatives = 4 }
 method = "ubo"
 settings = { strategy = "frozen", epochs = 9 }
 """
+
+
+BY = protocol("ubo-ijcai22")
 
 
 def read(folder: Path, text: str) -> Experiment:
@@ -83,8 +86,8 @@ def test_a_file_names_data_protocols_arms_and_seeds(tmp_path):
     ("study", "complaint"),
     [
         ({"method": "mf", "best": {"settings": {}}}, "is of mf, not of ubo"),
-        ({"method": "ubo"}, "is no study"),
-        ([], "is no study"),
+        ({"method": "ubo"}, "is not a study"),
+        ([], "is not a study"),
         ({"method": "ubo", "best": {"settings": {"dims": 3}}}, "did you mean 'dim'"),
         ({"method": "ubo", "best": {"settings": {"dim": 0}}}, "dim must be at least 1"),
     ],
@@ -98,32 +101,42 @@ def test_a_study_that_does_not_fit_is_refused(tmp_path, study, complaint):
 def test_a_kind_without_methods_has_arms_with_options_of_their_own(tmp_path):
     found = read(
         tmp_path,
-        "kind = 'timing'\nseeds = 1\n[data]\nsimulate = {}\n[options]\nsteps = 9\nat = 1\n"
-        "[arms.one]\n[arms.two]\nat = 2\n",
+        "kind = 'gradient_variance'\n[data]\nsimulate = {}\n[options]\ndraws = 9\nepochs = 1\n"
+        "[arms.one]\n[arms.two]\nepochs = 2\n",
     )
     tasks = [Task(found, arm, found.arms[arm].method, 0, data=None) for arm in found.arms]
-    assert [task.options for task in tasks] == [{"steps": 9, "at": 1}, {"steps": 9, "at": 2}]
+    assert [t.options for t in tasks] == [{"draws": 9, "epochs": 1}, {"draws": 9, "epochs": 2}]
     assert [task.method for task in tasks] == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("tables", "complaint"),
+    ("kind", "tables", "complaint"),
     [
-        ("[arms.one]\n[methods.mf]\n", "either"),
-        ("", "either"),
-        ("[settings]\ndim = 3\n[arms.one]\n", r"\[settings\] are of methods"),
-        ("[arms]\none = 3\n", "one must be a table, got 3"),
+        ("gradient_variance", "[arms.one]\n[methods.mf]\n", r"needs tables \[arms.NAME\]"),
+        ("gradient_variance", "", r"needs tables \[arms.NAME\]"),
+        ("timing", "[arms.one]\n", r"needs tables \[methods.NAME\]"),
+        ("gradient_variance", "[settings]\ndim = 3\n[arms.one]\n", r"\[settings\] belong to"),
+        ("gradient_variance", "[arms]\none = 3\n", "one must be a table, got 3"),
+        ("gradient_variance", "[arms.one]\ndraw = 3\n", "no 'draw'; did you mean 'draws'"),
+        ("gradient_variance", "[options]\ndraw = 3\n", "no 'draw'; did you mean 'draws'"),
+        ("exposure_trend", "[miniature]\niterations = '3'\n", "iterations must be a whole number"),
+        ("timing", "[options]\nrepeats = 3\n", "there is no 'repeats'"),
     ],
 )
-def test_arms_are_methods_or_tables_of_options(tmp_path, tables, complaint):
-    with pytest.raises(InputError, match=complaint):
-        read(tmp_path, "kind = 'timing'\n[data]\nsimulate = {}\n" + tables)
+def test_arms_and_options_must_fit_the_kind(tmp_path, kind, tables, complaint):
+    with pytest.raises(InputError, match=f"small.toml.*{complaint}"):
+        read(tmp_path, f"kind = '{kind}'\n[data]\nsimulate = {{}}\n" + tables)
+
+
+def test_a_kind_that_needs_true_exposure_refuses_other_data():
+    world = experiment_data.open_data({"simulate": {"users": 9, "items": 9, "seed": 0}}, BY)
+    with pytest.raises(InputError, match="'trend' needs a world .* semi_synthetic"):
+        replace(world, world=None).known_world("trend")
 
 
 def test_a_simulated_world_gives_one_log_and_only_the_held_out_clicks_change():
-    by = protocol("ubo-ijcai22")
     table = experiment_data.checked({"simulate": {"users": 50, "items": 30, "seed": 4}}, "")
-    data = experiment_data.open_data(table, by)
+    data = experiment_data.open_data(table, BY)
     first, second = data.split(0), data.split(1)
     assert set(first.held_out.keys) != set(second.held_out.keys)
     for split in (first, second):
@@ -135,9 +148,7 @@ def test_a_simulated_world_gives_one_log_and_only_the_held_out_clicks_change():
 
 
 def ratings_folder(folder: Path, monkeypatch) -> None:
-    """A data set of a few ratings in the place of MovieLens."""
-    from unexposed.data import datasets
-
+    """Replace MovieLens by a few ratings."""
     rng = np.random.default_rng(0)
     pairs = np.argwhere(rng.random((40, 25)) < 0.4) + 1
     rows = [f"{u}\t{i}\t{rng.integers(1, 6)}\t0\n" for u, i in pairs]
@@ -151,11 +162,7 @@ def ratings_folder(folder: Path, monkeypatch) -> None:
     )
 
 
-def test_worlds_at_other_powers_share_what_was_learned_and_are_what_simulate_makes(
-    tmp_path, monkeypatch
-):
-    from unexposed.data import datasets
-
+def test_worlds_at_other_powers_share_one_fit_and_match_simulate(tmp_path, monkeypatch):
     ratings_folder(tmp_path, monkeypatch)
     made = []
     build = simulate.semi_synthetic
@@ -163,10 +170,9 @@ def test_worlds_at_other_powers_share_what_was_learned_and_are_what_simulate_mak
         simulate, "semi_synthetic", lambda *a, **k: made.append(1) or build(*a, **k)
     )
     experiment_data._semi_synthetic.cache_clear()
-    by = protocol("ubo-ijcai22")
     for power in (0.5, 2):
         table = experiment_data.checked({"semi_synthetic": "ml_100k", "power": power}, "")
-        found = experiment_data.open_data(table, by, tmp_path)
+        found = experiment_data.open_data(table, BY, tmp_path)
         ratings = datasets.load("ml_100k", data_dir=tmp_path).logged
         log = build(ratings, power=power, seed=0).clicks(0)
         np.testing.assert_array_equal(found.clicks.keys, log.keys)
@@ -174,27 +180,14 @@ def test_worlds_at_other_powers_share_what_was_learned_and_are_what_simulate_mak
     experiment_data._semi_synthetic.cache_clear()
 
 
-@pytest.mark.data
-def test_a_data_set_is_split_as_compare_splits_it(data_dir):
-    from unexposed.data import datasets
-
-    by = protocol("ubo-ijcai22")
-    found = experiment_data.open_data({"dataset": "coat"}, by, data_dir).split(3)
-    coat = datasets.load("coat", data_dir=data_dir)
-    asked = split_ratings(coat.logged, coat.random, by, seed=3)
-    for part in ("train", "held_out", "judged"):
-        a, b = getattr(found, part), getattr(asked, part)
-        np.testing.assert_array_equal(a.users, b.users)
-        np.testing.assert_array_equal(a.items, b.items)
-
-
 def test_a_miniature_changes_size_and_nothing_else(tmp_path):
     write_study(tmp_path, {"method": "ubo", "best": {"settings": {"negatives": 3}}})
-    asked = read(tmp_path, TEXT + "[miniature]\nsteps = 2\n[options]\nsteps = 500\nat = 1\n")
+    text = TEXT.replace("compare", "exposure_trend")
+    asked = read(tmp_path, text + "[miniature]\niterations = 2\n[options]\niterations = 500\n")
     small = experiments.miniature(asked)
     assert small.seeds == 2
     assert "simulate" in small.data
-    assert small.options == {"steps": 2, "at": 1}
+    assert small.options == {"iterations": 2}
     assert list(small.arms) == list(asked.arms)
     assert small.arms["ubo-frozen"].method.strategy == "frozen"
     assert {arm.method.epochs for arm in small.arms.values() if arm.label != "random"} == {2}
@@ -221,7 +214,7 @@ def test_the_miniature_of_a_shipped_experiment_runs_once_and_is_complete(
     def never(_: object) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setitem(KINDS, small.kind, never)
+    monkeypatch.setitem(KINDS, small.kind, Kind(never))
     again = running.run(small, place, progress=Silent())
     assert again == lines == results.read_lines(place)
     assert place.read_bytes() == written
@@ -233,22 +226,3 @@ def test_the_example_in_the_docs_is_an_experiment(tmp_path):
     write_study(tmp_path, {"method": "ubo", "best": {"settings": {"dim": 20}}})
     example = example.replace("coat_ubo.json", "ubo.json")
     assert read(tmp_path, example).arms["ubo"].method.dim == 20
-
-
-def test_there_is_an_experiment_for_every_table():
-    names = {path.stem for path in SHIPPED}
-    assert {"coat", "yahoo", "ablation_coat", "ablation_yahoo"} <= names
-    for data in ("semi_synthetic_ml100k", "semi_synthetic_amazon"):
-        powers = {experiments.read(p).data["power"] for p in SHIPPED if p.stem.startswith(data)}
-        assert powers == {0.5, 1, 2}
-
-
-@pytest.mark.parametrize("name", ["coat", "yahoo", "semi_synthetic_ml100k"])
-def test_the_main_tables_hold_every_method_and_the_frozen_exposure(name):
-    from unexposed.methods import METHODS
-
-    assert set(experiments.read(FOLDER / f"{name}.toml").arms) == {
-        *METHODS,
-        "ubo-drawn",
-        "ubo-frozen",
-    }

@@ -1,4 +1,4 @@
-"""The committed studies: each is what a command of `experiments/tune.sh` makes."""
+"""Every committed study matches its command in `experiments/tune.sh`."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ FOLDER = EXPERIMENTS / "results" / "tuning"
 
 
 def asked(dataset):
-    """Of every study that the script makes: the settings, what is searched, and the splits."""
+    """Settings, search space and splits of every study that the script makes."""
     script = ["sh", str(EXPERIMENTS / "tune.sh"), dataset, "studies"]
     done = subprocess.run(
         [*script, "--workers", "2"],
@@ -47,7 +47,7 @@ def asked(dataset):
 
 
 @pytest.mark.parametrize("dataset", ["coat", "yahoo_r3"])
-def test_every_study_is_what_its_command_asks_for(dataset):
+def test_every_study_matches_its_command(dataset):
     studies = {path.name: json.loads(path.read_text()) for path in FOLDER.glob(f"{dataset}_*.json")}
     commands = asked(dataset)
     assert set(commands) == set(studies)
@@ -56,7 +56,7 @@ def test_every_study_is_what_its_command_asks_for(dataset):
         assert study["searched"] == searched, name
         assert study["splits"] == splits, name
         assert len(study["trials"]) >= 40, name
-        # engines agree, and a trial is never trained anew
+        # engines agree, and trials are never refitted
         held = {k: v for k, v in study["held"].items() if k not in ("engine", "refit")}
         assert held == {k: values[k] for k in held}, name
 

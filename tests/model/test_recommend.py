@@ -117,7 +117,7 @@ def test_blocks_of_any_size_give_the_same_table(model, monkeypatch, rules):
     users = ["user 7", "ghost", *model.user_ids.values.tolist(), "user 7"]
     rules = Rules(**rules, unknown="popular")
     whole = model.recommend(users, 4, rules=rules)
-    monkeypatch.setattr(serving, "BLOCK_ENTRIES", 3 * N_ITEMS)
+    monkeypatch.setattr(serving, "SERVED_ENTRIES", 3 * N_ITEMS)
     parts = model.recommend(users, 4, rules=rules)
     assert parts.drop("score", "relevance", "exposure").equals(
         whole.drop("score", "relevance", "exposure")
@@ -230,7 +230,7 @@ def test_rules_that_the_model_cannot_keep_are_refused(model, clicks):
 
 
 def test_what_is_written_is_what_is_recommended(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(serving, "BLOCK_ENTRIES", 7 * N_ITEMS)
+    monkeypatch.setattr(serving, "SERVED_ENTRIES", 7 * N_ITEMS)
     assert model.write_recommendations(tmp_path / "all.parquet", k=3) == 3 * N_USERS
     assert pl.read_parquet(tmp_path / "all.parquet").equals(recommended(model, k=3))
     model.write_recommendations(tmp_path / "some.csv", ["user 5"], 2)

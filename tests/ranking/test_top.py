@@ -1,4 +1,4 @@
-"""The compiled loops against what they must give, written plainly."""
+"""Compiled loops give what plain Python gives."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_the_best_items_come_in_the_order_of_a_full_sort_ties_included(n_items, 
     np.testing.assert_array_equal(scores, np.take_along_axis(block, expected, axis=1))
 
 
-def test_what_is_minus_infinity_or_no_number_is_never_among_the_best():
+def test_minus_infinity_and_nan_are_never_among_the_best():
     block = np.full((2, 600), -np.inf, dtype=np.float32)
     block[0, [5, 300]] = [1, 2]
     block[0, 299] = np.nan

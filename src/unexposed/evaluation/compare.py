@@ -1,9 +1,9 @@
-"""Methods side by side: every seed of each on the same splits, one document of results."""
+"""Compare methods: train each on the same splits, one for each seed, and evaluate it."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +18,17 @@ from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 
-if TYPE_CHECKING:
-    pass
-
 Splits = Callable[[int], Split]  # seed → split
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What one method reached: per metric an array (seeds, users)."""
+    """The values of one method: for each metric an array (seeds, users)."""
 
     label: str
     method: Recommender
     values: dict[str, NDArray[np.float64]]
-    seconds: float  # of training, all seeds together
+    seconds: float  # of training, over all seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +41,13 @@ class Comparison:
     results: list[Result]
     interrupted: bool = False
 
-    def against_best(self, metric: str) -> dict[str, statistics.Comparison]:
-        """Each method against the best by this metric, paired over users, Holm-corrected."""
+    def against_best(self, metric: str) -> dict[str, statistics.Difference]:
+        """Test each method against the best by this metric, paired over users, Holm-corrected."""
         values = {r.label: r.values[metric] for r in self.results}
         return statistics.against_best(values, seed=0)
 
     def document(self) -> dict[str, Any]:
-        """The comparison as plain data, for JSON."""
+        """Turn the comparison into plain data, for JSON."""
         against = {metric: self.against_best(metric) for metric in self.protocol.metrics}
         return {
             "protocol": self.protocol.name,
@@ -71,7 +68,7 @@ class Comparison:
         }
 
 
-def _summary(values: NDArray[np.float64], against: statistics.Comparison) -> dict[str, Any]:
+def _summary(values: NDArray[np.float64], against: statistics.Difference) -> dict[str, Any]:
     mean, sd = statistics.mean_sd(values)
     low, high = statistics.bootstrap_interval(values.mean(axis=0), seed=0)
     return {
@@ -109,7 +106,7 @@ def compare(
             except KeyboardInterrupt:
                 if not results:
                     raise
-                say(f"interrupted during {label}: the table holds what was finished")
+                say(f"interrupted during {label}: the table holds the methods finished before")
                 interrupted = True
                 break
             results.append(result)
@@ -140,9 +137,9 @@ def _run(
 def train(
     recommender: Recommender, split: Split, *, seed: int, progress: show.Progress
 ) -> tuple[Model, float]:
-    """A model of the split's clicks, and the seconds of training without compilation.
+    """Train a model on the split's clicks; return it with the seconds without compilation.
 
-    Ctrl-C ends it without a model: one that stopped where it did by chance is no result.
+    Ctrl-C raises instead of returning a model that stopped at a random epoch.
     """
     started = time.monotonic()
     model = recommender.fit(split.train, split.held_out, seed=seed, progress=progress)
@@ -152,7 +149,7 @@ def train(
 
 
 class Labelled(show.Silent):
-    """Passes an epoch on under a name for its training."""
+    """Forward progress under another label."""
 
     def __init__(self, told: show.Progress, label: str) -> None:
         self._told, self._label = told, label
@@ -165,7 +162,7 @@ class Labelled(show.Silent):
 
 
 def split_clicks(clicks: Clicks, judged: Judgements, by: Protocol) -> Splits:
-    """Splits of a log whose judgements are given: only the held-out clicks change by seed."""
+    """Split a log with given judgements: only the held-out clicks change by seed."""
 
     def split(seed: int) -> Split:
         train, held_out = clicks.hold_out(fraction=by.held_out, seed=seed)
@@ -175,7 +172,7 @@ def split_clicks(clicks: Clicks, judged: Judgements, by: Protocol) -> Splits:
 
 
 def parse_methods(names: str, assignments: Sequence[str]) -> dict[str, Recommender]:
-    """Methods from the text of a command line, with the settings that concern each.
+    """Make methods from the text of a command line, each with the settings it has.
 
     A method is a name, or a name with settings: `ubo:strategy=joint:dim=20`. An assignment is
     `dim=64` for every method that has the setting, or `ubo.dim=64` for one.
@@ -210,7 +207,7 @@ def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value:
             raise InputError(f"no method here has a setting {key!r}; {did_you_mean(key, every)}")
         names = {la: n for la, n in names.items() if key in checks.known(method(n))}
     for label, name in names.items():
-        # what a method spells out for itself in the list wins over what all are given
+        # settings spelled out in the list of methods win over assignments
         own[label] = {key: checks.parse_value(name, method(name), key, value)} | own[label]
 
 

@@ -1,7 +1,6 @@
-"""Rank once, apply every metric; the protocols that name every choice that moves a number."""
+"""Protocols, which name every choice that moves a number; rank once, apply every metric."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +12,9 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue, metrics
-from unexposed.ranking.blocks import Block, blocks
+from unexposed.ranking.blocks import Scores, blocks
 from unexposed.ranking.metrics import Ranking
 from unexposed.ranking.rank import rank_catalogue, rank_judged
-
-Scores = Callable[[Indices], Block]
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,9 @@ class Protocol:
     name: str
     about: str
     candidates: Literal["judged", "catalogue"]
-    metrics: dict[str, str]  # the name shown → the reading of it in `metrics`
+    metrics: dict[str, str]  # name shown → its reading in `ranking.metrics`
     threshold: float = 4.0  # a rating of at least this is a click, or relevant
-    held_out: float = 0.1  # of the clicks, for the epoch and the settings
+    held_out: float = 0.1  # share of the clicks that chooses epoch and settings
     exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
 
 
@@ -80,7 +77,7 @@ PROTOCOLS = {
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of this name."""
+    """Look up a protocol by name."""
     if name not in PROTOCOLS:
         raise InputError(f"no protocol {name!r}; {did_you_mean(name, PROTOCOLS)}")
     return PROTOCOLS[name]
@@ -98,7 +95,7 @@ class Evaluation:
 
 
 def evaluate(model: Model, judged: Judgements, by: Protocol) -> Evaluation:
-    """Every metric of the protocol, for every user it evaluates."""
+    """Compute every metric of the protocol for every user it evaluates."""
     judged = eligible(judged, model.clicks, by)
     return Evaluation(np.unique(judged.users), _apply(_rank(model, judged, by), by))
 
@@ -118,7 +115,7 @@ def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
 
 
 def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> dict[str, Any]:
-    """An evaluation as plain data: every metric, each by popularity, and what is recommended."""
+    """Evaluate as plain data: every metric, overall and by popularity, and the lists."""
     evaluation = evaluate(model, judged, by)
     return {
         "protocol": by.name,
@@ -134,7 +131,7 @@ def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> 
 
 
 def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
-    """Every metric with the relevant items of one popularity stratum alone, as plain data."""
+    """Compute every metric on the relevant items of each popularity stratum, as plain data."""
     ranking = _rank(model, eligible(judged, model.clicks, by), by)
     stratum = catalogue.strata(model.clicks.item_counts)
     found = {}
@@ -151,7 +148,7 @@ def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, A
 
 
 def recommended(model: Model, users: Indices, *, k: int = 10) -> dict[str, Any]:
-    """How the lists of these users fall on the catalogue, as plain data."""
+    """Describe how the lists of these users spread over the catalogue, as plain data."""
     k = min(k, len(model.item_ids))
     lists, _ = model.top(users, k)
     counts = model.clicks.item_counts
@@ -168,10 +165,10 @@ def _mean(values: NDArray[np.float64]) -> float | None:
 
 
 def eligible(judged: Judgements, clicks: Clicks, by: Protocol) -> Judgements:
-    """The judgements of the users and items that the protocol evaluates.
+    """Keep the judgements of the users and items that the protocol evaluates.
 
-    Judged set: an item needs a click by anyone, a user needs a click, and among its judged items
-    one relevant and one not. Catalogue: relevant pairs that were not clicked.
+    Judged set: an item needs a click by anyone; a user needs a click, a relevant judged item and
+    an irrelevant one. Catalogue: relevant pairs that were not clicked.
     """
     if by.candidates == "catalogue":
         wanted = judged.relevant & ~clicks.contain(judged.users, judged.items)
@@ -197,8 +194,8 @@ def _not_empty(judged: Judgements, by: Protocol, lack: str) -> Judgements:
 def exposure_correlation(model: Model, truth: Scores) -> float:
     """PCC: Pearson's correlation of estimated and true exposure over all items, mean over users.
 
-    A user whose exposure does not vary over items has no correlation and is left out; the mean
-    over nobody is not a number.
+    Users whose exposure does not vary over items have no correlation and are left out; if no user
+    remains the result is NaN.
     """
     users = np.arange(len(model.user_ids), dtype=np.int32)
     values = []
@@ -216,7 +213,7 @@ def exposure_correlation(model: Model, truth: Scores) -> float:
 
 
 def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed: int) -> Split:
-    """Clicks to train on, clicks held out by seed, and the judgements of a rating data set."""
+    """Split a rating data set into training clicks, clicks held out by seed, and judgements."""
     clicks, judged = clicks_and_judgements(logged, random, by)
     return Split(*clicks.hold_out(fraction=by.held_out, seed=seed), judged)
 
@@ -224,7 +221,7 @@ def split_ratings(logged: Ratings, random: Ratings | None, by: Protocol, *, seed
 def clicks_and_judgements(
     logged: Ratings, random: Ratings | None, by: Protocol
 ) -> tuple[Clicks, Judgements]:
-    """What the ratings of a data set say by the protocol's threshold.
+    """Turn the ratings of a data set into clicks and judgements by the protocol's threshold.
 
     Without a random part a fifth of the clicks, the same for every seed, serve as judgements.
     """

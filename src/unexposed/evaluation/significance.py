@@ -1,14 +1,14 @@
-"""How sure a mean or a difference is: over users within a run, and over seeds beside it.
+"""Confidence intervals and paired tests over users; standard deviations over seeds.
 
 Values come as (seeds, users), one row for each training run; a single run may come as one row, or
 as one value per user.
 
-The unit of the intervals and tests is the user. The claim is about users like these, who are a
-sample; seeds are a choice of ours, share all data, and are too few to test with: five pairs of
-seeds cannot reach p < 0.06 by sign flips. So each user's value is first averaged over the seeds.
-What is left of the chance of training is then part of each user's value, and the test sees it as
-far as it differs between users. A lucky seed that lifts all users alike it cannot see: that is what
-the standard deviation over seeds shows, and why a table carries both.
+The unit of the intervals and tests is the user. We claim something about users like these, who are
+a sample; we choose the seeds, they share all data, and they are too few to test with: five pairs
+of seeds cannot reach p < 0.06 by sign flips. So each user's value is first averaged over the seeds.
+The test sees the randomness of training only as far as it differs between users. It cannot see a
+lucky seed that lifts all users alike: the standard deviation over seeds shows that one, which is
+why a table carries both.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ from numpy.typing import ArrayLike, NDArray
 from unexposed.errors import InputError
 
 PERMUTATIONS = 10_000
-_CHUNK = 2**22  # numbers drawn at once: 64 MB with what is made of them
+_CHUNK = 2**22  # numbers drawn at once: 64 MB with their float64 copies
 
 
 @dataclass(frozen=True)
 class Paired:
-    """A mean difference, and how often chance alone gives one as large in either direction."""
+    """A mean difference, and the chance of one as large in either direction if none were real."""
 
     difference: float
     p_value: float
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A method beside the best one: its mean less the best mean, and the test of that."""
+class Difference:
+    """The mean of a method minus the best mean, and the test of that difference."""
 
     difference: float
     p_value: float
@@ -42,9 +42,9 @@ class Comparison:
 
 
 def mean_sd(values_by_seed: ArrayLike) -> tuple[float, float]:
-    """The mean over seeds of the mean over users, and its sample deviation over seeds.
+    """Average over users, then give mean and sample deviation over seeds.
 
-    With n − 1 in the divisor; the deviation of a single seed is 0.
+    The divisor of the deviation is n − 1; a single seed has deviation 0.
     """
     by_seed = _table(values_by_seed).mean(axis=1)
     sd = by_seed.std(ddof=1) if len(by_seed) > 1 else 0.0
@@ -54,9 +54,9 @@ def mean_sd(values_by_seed: ArrayLike) -> tuple[float, float]:
 def bootstrap_interval(
     values: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 2000
 ) -> tuple[float, float]:
-    """A confidence interval of the mean over users, by resampling users.
+    """Confidence interval of the mean over users, by resampling users.
 
-    Efron's percentile interval; with one user it is that user's value twice.
+    Efron's percentile interval; with one user both ends are that user's value.
     """
     if not 0 < level < 1:
         raise InputError(f"the confidence level must lie between 0 and 1, got {level}")
@@ -75,10 +75,10 @@ def bootstrap_interval(
 def paired_test(
     a: ArrayLike, b: ArrayLike, *, seed: int, permutations: int = PERMUTATIONS
 ) -> Paired:
-    """Whether a and b differ in the mean over users: a two-sided sign-flip permutation test.
+    """Test whether a and b differ in the mean over users, by two-sided sign flips.
 
-    If neither were better, each user's difference could as well have had the other sign. The
-    p-value is (1 + flips that end at least as far from 0 as the data) / (1 + flips): never 0.
+    If neither were better, each user's difference could as well have the other sign. The p-value
+    is (1 + flips that end at least as far from 0 as the data) / (1 + flips): never 0.
     """
     _check_repeats(permutations, "permutations")
     a, b = _table(a), _table(b)
@@ -89,10 +89,10 @@ def paired_test(
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Each p-value adjusted for their number, by Holm (1979), in the order given.
+    """Adjust p-values for their number by Holm (1979); the order stays as given.
 
-    The j-th smallest of n is multiplied by n − j + 1, is at least what the smaller ones became, and
-    at most 1. Holds whatever the dependence between the tests.
+    The j-th smallest of n is multiplied by n − j + 1, then raised to the adjusted value of the one
+    before it where that is larger, and capped at 1. Holds for any dependence between the tests.
     """
     for name, p in p_values.items():
         if not 0 <= p <= 1:
@@ -111,12 +111,12 @@ def against_best(
     seed: int,
     significance: float = 0.05,
     permutations: int = PERMUTATIONS,
-) -> dict[str, Comparison]:
-    """Each method beside the one with the highest mean, with Holm's correction for their number.
+) -> dict[str, Difference]:
+    """Test each method against the one with the highest mean, with Holm's correction.
 
-    The best itself, the first of equals, is listed with no difference and takes no part in the
-    correction. That it was picked on these same values is not corrected for: a p-value just below
-    the line against a method just below the best is weaker evidence than it looks.
+    The best itself (the first among equals) is listed with no difference and does not count in
+    the correction. The test does not correct for choosing the best on these same values: a p-value
+    just below the threshold, for a method close to the best, is weaker evidence than it looks.
     """
     if not values:
         raise InputError("there is no method to compare")
@@ -128,7 +128,7 @@ def against_best(
     adjusted = holm({name: test.p_value for name, test in tests.items() if name != best})
     adjusted[best] = 1.0
     return {
-        name: Comparison(
+        name: Difference(
             test.difference, test.p_value, adjusted[name], adjusted[name] <= significance
         )
         for name, test in tests.items()
@@ -136,14 +136,14 @@ def against_best(
 
 
 def _sign_flip(differences: NDArray[np.float64], seed: int, permutations: int) -> float:
-    differences = differences[differences != 0]  # a flip leaves the others as they are
+    differences = differences[differences != 0]  # flipping a zero changes nothing
     if len(differences) == 0:
         return 1.0
     total = differences.sum()
-    # sums that are equal on paper must count as equal after rounding
+    # sums equal in exact arithmetic must count as equal after rounding
     as_far = abs(total) - 1e-12 * np.abs(differences).sum()
     generator = np.random.default_rng(seed)
-    n_bytes = 4 * -(-len(differences) // 32)  # a row in whole draws of the generator
+    n_bytes = 4 * -(-len(differences) // 32)  # a row takes whole 32-bit draws of the generator
     n_extreme = 0
     for rows in _chunks(permutations, len(differences)):
         drawn = np.frombuffer(generator.bytes(rows * n_bytes), dtype=np.uint8)
@@ -154,13 +154,13 @@ def _sign_flip(differences: NDArray[np.float64], seed: int, permutations: int) -
 
 
 def _chunks(n_rows: int, row_length: int) -> list[int]:
-    """n_rows cut into as few numbers of rows as keep a chunk's draws within bounds."""
+    """Cut n_rows into the fewest chunks of at most _CHUNK draws each."""
     rows = max(_CHUNK // row_length, 1)
     return [min(rows, n_rows - done) for done in range(0, n_rows, rows)]
 
 
 def _table(values: ArrayLike) -> NDArray[np.float64]:
-    """The values as (seeds, users), all of them numbers."""
+    """Convert values to (seeds, users) and refuse any that is not finite."""
     table = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if table.ndim != 2 or table.size == 0:
         raise InputError(f"values must be seeds × users, at least one each, got {table.shape}")
@@ -171,4 +171,4 @@ def _table(values: ArrayLike) -> NDArray[np.float64]:
 
 def _check_repeats(n: int, what: str) -> None:
     if n < 1:
-        raise InputError(f"there must be at least 1 of the {what}, got {n}")
+        raise InputError(f"{what} must be at least 1, got {n}")

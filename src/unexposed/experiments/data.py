@@ -1,4 +1,4 @@
-"""The data of an experiment: a known data set, a world made from one, or a simulated world."""
+"""The data of an experiment: a data set, a world made from one, or a simulated world."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +10,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
 from unexposed.settings import check_table
 
-SOURCES: dict[str, dict[str, type]] = {  # the key that names the source → all keys beside it
+SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
     "dataset": {"dataset": str},
     "semi_synthetic": {"semi_synthetic": str, "power": float, "trim": bool, "world_seed": int},
     "simulate": {"simulate": dict},
@@ -22,7 +22,7 @@ WORLD_DEFAULTS = {"users": 500, "items": 200, "seed": 0}
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """One log and its judgements, the same for every seed, and the truth where it is known.
+    """One log with its judgements, and the world that made it where it is known.
 
     Only the held-out clicks change by seed, so that every seed evaluates the same users.
     """
@@ -33,7 +33,7 @@ class Data:
     world: simulate.World | None = None
 
     def known_world(self, kind: str) -> simulate.World:
-        """The world, for a kind of experiment that cannot do without its truth."""
+        """Return the world, for a kind of experiment that needs its true exposure."""
         if self.world is None:
             raise InputError(
                 f"kind {kind!r} needs a world whose exposure is known: name semi_synthetic or "
@@ -47,7 +47,7 @@ class Data:
 
 
 def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
-    """The data table of an experiment with its defaults filled in, or an error that names it."""
+    """Check the data table of an experiment and fill in its defaults."""
     named = [source for source in SOURCES if source in table]
     if len(named) != 1:
         raise InputError(f"{where} must name one of {', '.join(SOURCES)}, got {len(named)} of them")
@@ -67,7 +67,7 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | None = None) -> Data:
-    """What a checked data table names, with clicks and judgements by this protocol."""
+    """Load the data that a checked table names, with clicks and judgements by this protocol."""
     if "dataset" in table:
         data = datasets.load(table["dataset"], data_dir=data_dir)
         return Data(*clicks_and_judgements(data.logged, data.random, by), by.held_out)
@@ -82,13 +82,13 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
 
 
 def _of_world(world: simulate.World, seed: int, by: Protocol) -> Data:
-    # one log a world, not one a seed: with another log other users would be evaluated, and
-    # methods could not be paired by user over seeds
+    # one log per world, not per seed: another log would evaluate other users, and methods could
+    # not be paired by user over seeds
     drawn = world.split(seed=seed, held_out=0.0, judged_per_user=min(20, world.n_items))
     return Data(drawn.train, drawn.judged, by.held_out, world)
 
 
-@lru_cache(maxsize=1)  # many seconds to make, and the experiments at other powers share it
+@lru_cache(maxsize=1)  # takes many seconds, and experiments at other powers share it
 def _semi_synthetic(name: str, trim: bool, seed: int, data_dir: str | None) -> simulate.World:
     ratings = datasets.load(name, data_dir=data_dir).logged
     return simulate.semi_synthetic(simulate.trim(ratings) if trim else ratings, seed=seed)

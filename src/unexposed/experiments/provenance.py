@@ -1,4 +1,4 @@
-"""Where a result came from: versions, commit, machine."""
+"""Versions, commit and machine of a result."""
 
 import platform
 import subprocess
@@ -11,7 +11,7 @@ from unexposed.version import __version__
 
 @cache
 def versions() -> dict[str, str | None]:
-    """Of this package, of Python, and of what moves numbers."""
+    """Versions of this package, Python, and the packages that move numbers."""
     found: dict[str, str | None] = {"unexposed": __version__, "python": platform.python_version()}
     for package in ("numpy", "torch", "numba"):
         try:
@@ -23,8 +23,8 @@ def versions() -> dict[str, str | None]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout this code lies in, with "+changes" where its sources differ."""
-    package = Path(__file__).parent
+    """Commit of the checkout that holds this code, with "+changes" where its sources differ."""
+    package = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -33,19 +33,19 @@ def commit() -> str | None:
 
     try:
         if Path(git("rev-parse", "--show-toplevel"), "src", "unexposed") != package.resolve():
-            return None  # installed into someone else's checkout
+            return None  # installed into another project's checkout
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def machine(engine: str | None) -> str:
-    """The name of the card for the engine that uses it, else of the processor."""
-    return _card() if engine == "cuda" else _processor()
+    """Name of the GPU for the cuda engine, otherwise of the CPU."""
+    return _gpu() if engine == "cuda" else _cpu()
 
 
 @cache
-def _processor() -> str:
+def _cpu() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -56,7 +56,7 @@ def _processor() -> str:
 
 
 @cache
-def _card() -> str:
+def _gpu() -> str:
     import torch
 
     return torch.cuda.get_device_name()

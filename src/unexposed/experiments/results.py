@@ -1,4 +1,4 @@
-"""Files of results: a line of JSON for each finished run, whole or not there."""
+"""Files of results: one line of JSON for each finished run; a torn last line does not count."""
 
 import base64
 import binascii
@@ -18,11 +18,11 @@ Line = dict[str, Any]
 
 
 def pack(values: NDArray[np.float64]) -> str:
-    """Numbers as short text, to the last bit: the distinct ones, and which of them each is.
+    """Encode numbers as short text without loss: the distinct values, and an index for each.
 
     A metric takes few distinct values, so most of the text is a byte or less for each user.
     """
-    bits = np.ascontiguousarray(values, dtype="<f8").view("<i8")  # so that −0 and NaN stay
+    bits = np.ascontiguousarray(values, dtype="<f8").view("<i8")  # keeps −0 and NaN
     distinct, which = np.unique(bits, return_inverse=True)
     width = _width(len(distinct))
     parts = (np.array([len(distinct)], dtype="<u4"), distinct, which.astype(width))
@@ -31,7 +31,7 @@ def pack(values: NDArray[np.float64]) -> str:
 
 
 def unpack(text: str) -> NDArray[np.float64]:
-    """What was packed."""
+    """Decode the numbers that `pack` encoded."""
     try:
         raw = zlib.decompress(base64.b64decode(text, validate=True))
         n_distinct = int(np.frombuffer(raw, "<u4", count=1)[0])
@@ -47,9 +47,9 @@ def _width(n_distinct: int) -> str:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The results in a file, in its order; none where there is no file.
+    """Read the results of a file in order; none if the file does not exist.
 
-    A last line without its end was being written when the run was killed: it does not count.
+    A last line without a newline was being written when the run was killed: it does not count.
     """
     try:
         text = path.read_bytes() if path.exists() else b""
@@ -60,18 +60,18 @@ def read_lines(path: Path) -> list[Line]:
         try:
             line = json.loads(raw)
             if not (isinstance(line, dict) and isinstance(line["arm"], str)):
-                raise ValueError("no result")
+                raise ValueError("not a result")
             line["seed"] = int(line["seed"])
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path}, line {number} is damaged; remove that line, and its run is done again"
+                f"{path}, line {number} is damaged; remove that line to repeat its run"
             ) from None
         lines.append(line)
     return lines
 
 
 def is_torn(path: Path) -> bool:
-    """Whether the file ends within a line, as after a kill."""
+    """Say whether the file ends within a line, as after a kill."""
     if not path.exists() or path.stat().st_size == 0:
         return False
     with open(path, "rb") as file:
@@ -80,19 +80,19 @@ def is_torn(path: Path) -> bool:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place where no results can be written, before the work begins."""
+    """Refuse a path that cannot be written, before the work begins."""
     here = path.parent
     while not here.exists():
         here = here.parent
     if path.is_dir() or not here.is_dir() or not os.access(here, os.W_OK):
-        raise InputError(f"cannot write {path}: {here} is no folder that can be written to")
+        raise InputError(f"cannot write {path}: {here} is not a writable folder")
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Add a result; when this returns it is on the disk."""
+    """Append a result; it is on the disk when this returns."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # opened for each line, for another run may have moved a new file into the place
+        # opened for each line, because another run may have replaced the file
         with open(path, "ab") as file:
             file.write(_text(line))
             file.flush()
@@ -102,7 +102,7 @@ def append_line(path: Path, line: Line) -> None:
 
 
 def write_lines(path: Path, lines: list[Line]) -> None:
-    """Put these results in the place of the file's, all at once."""
+    """Replace the results in a file atomically."""
     write_whole(path, lambda to: to.write_bytes(b"".join(map(_text, lines))))
 
 

@@ -1,4 +1,4 @@
-"""Running an experiment: what is finished is not run again, and a kill loses one run at most."""
+"""Run an experiment: skip finished runs, and lose at most one run to a kill."""
 
 import multiprocessing
 import os
@@ -36,32 +36,32 @@ def run(
     workers: int = 1,
     data_dir: Folder | None = None,
 ) -> list[Line]:
-    """Run what is not finished yet, append each result to the file, and give those asked for.
+    """Do the runs that are not finished, append each result to the file, and return all results.
 
-    A run that fails is told of and the others go on; at the end it is an error. A fresh run has a
-    file of its own until all of it is finished, so that the results before it stay whole.
+    A failed run is reported while the others continue, and raises at the end. A fresh run writes
+    to a file of its own until it is complete, so that earlier results stay untouched.
     """
     arms = list(experiment.arms) if only is None else _known(only, experiment)
-    results.read_lines(path)  # damaged, it is refused before the work begins
+    results.read_lines(path)  # refuse a damaged file before the work begins
     begun = path.with_name(f"{path.name}.fresh")
     place = begun if fresh else path
     stored = results.read_lines(place)
     if results.is_torn(place):
-        say(f"{place} ended within a line, as after a kill: that run is done again")
+        say(f"{place} ended within a line, as after a kill: that run is repeated")
         results.write_lines(place, stored)
     if begun.exists():
-        then = "goes on" if fresh else "would go on with --fresh"
-        say(f"{begun} holds a fresh run that was cut short: it {then}; remove it to begin anew")
+        then = "it continues" if fresh else "--fresh would continue it"
+        say(f"{begun} holds a fresh run that was interrupted: {then}; remove it to start over")
     wanted = [(arm, seed) for arm in arms for seed in range(experiment.seeds)]
     finished = {pair_of(li): li for li in stored if is_current(experiment, li)}
     todo = [pair for pair in wanted if pair not in finished]
-    if experiment.kind == "timing":
-        todo.sort(key=lambda pair: pair[1])  # repeats in turn: whatever else runs disturbs all arms
+    if KINDS[experiment.kind].by_seed:
+        todo.sort(key=lambda pair: pair[1])
     if done := len(wanted) - len(todo):
         say(f"{experiment.name}: {done} of {len(wanted)} runs are finished already")
     failures: list[str] = []
     if todo:
-        # a place or data that is not here fails before anything is run
+        # refuse an unwritable path or missing data before anything is run
         results.check_place(place)
         if "semi_synthetic" in experiment.data:
             say(f"{experiment.name}: making a world from {experiment.data['semi_synthetic']}")
@@ -78,7 +78,7 @@ def run(
                         finished[pair] = outcome
         except KeyboardInterrupt:
             n_left = sum(pair not in finished for pair in wanted)
-            say(f"{experiment.name}: {n_left} of {len(wanted)} runs are left for the next time")
+            say(f"{experiment.name}: {n_left} of {len(wanted)} runs are left for next time")
             raise
     fresh_lines = [finished[pair] for pair in wanted] if fresh and not failures else []
     _tidy(experiment, path, arms, fresh_lines)
@@ -95,10 +95,10 @@ def pair_of(line: Line) -> Pair:
 
 
 def is_current(experiment: Experiment, line: Line) -> bool:
-    """Whether a stored result is of what the experiment asks for now.
+    """Say whether a stored result matches the experiment as it is now.
 
-    The engine does not matter: engines agree, and the line says which one it was. A setting that
-    the line does not name came later, and the line did what `settings.before` says.
+    The engine does not matter: engines agree, and the line names the one it used. A setting that
+    the line lacks was added later; its value then was `settings.before`.
     """
     arm = experiment.arms.get(line["arm"])
     if arm is None:
@@ -122,9 +122,9 @@ def _known(only: list[str], experiment: Experiment) -> list[str]:
 
 
 def _tidy(experiment: Experiment, path: Path, arms: list[str], newer: list[Line]) -> None:
-    """Leave one line for each pair, the latest, in the order of the experiment.
+    """Keep the latest line of each pair, in the order of the experiment.
 
-    What these arms no longer are, and arms that the experiment no longer has, go.
+    Drop lines of these arms that no longer match, and lines of arms that no longer exist.
     """
     stored = results.read_lines(path)
     latest = {pair_of(line): line for line in [*stored, *newer]}
@@ -169,9 +169,9 @@ def _outcome(experiment: Experiment, data: Data, pair: Pair, progress: Progress 
 
 
 def _line(task: Task) -> Line:
-    """The line of one run: what was asked, what came out, and where it ran."""
+    """Make the line of one run: its experiment, its results, and where it ran."""
     started = time.monotonic()
-    body = KINDS[task.experiment.kind](task)
+    body = KINDS[task.experiment.kind].body(task)
     seconds = body.pop("seconds", time.monotonic() - started)
     engine = body.pop("engine", None)
     arm = task.experiment.arms[task.arm]
@@ -196,11 +196,11 @@ _shared: tuple[Experiment, Data] | None = None  # of a worker process
 def _side_by_side(
     experiment: Experiment, data: Data, todo: list[Pair], progress: Progress, workers: int
 ) -> Outcomes:
-    """The same in several processes, each of which runs whole tasks."""
+    """Do the runs in several processes, each of which takes whole tasks."""
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         min(workers, len(todo)),
-        mp_context=multiprocessing.get_context("spawn"),  # a fork cannot use the card
+        mp_context=multiprocessing.get_context("spawn"),  # a forked process cannot use CUDA
         initializer=_start,
         initargs=(experiment, data),
     )
@@ -209,7 +209,7 @@ def _side_by_side(
             with deaf_to_ctrl_c():
                 futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
             told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
-            broken = None  # a fault of ours: what is under way is kept, then it is raised
+            broken = None  # a bug of ours: keep the runs under way, then raise it
             for number, future in enumerate(as_completed(futures), 1):
                 if future.cancelled():
                     continue
@@ -225,7 +225,7 @@ def _side_by_side(
                 raise broken
     except BrokenProcessPool as error:
         raise InputError(
-            "a worker process was killed, perhaps for want of memory; use fewer --workers"
+            "a worker process was killed, perhaps for lack of memory; use fewer --workers"
         ) from error
     except (KeyboardInterrupt, GeneratorExit):
         for child in set(multiprocessing.active_children()) - before:
@@ -236,7 +236,7 @@ def _side_by_side(
 
 
 def _start(experiment: Experiment, data: Data) -> None:
-    """In a worker: keep what all its tasks share."""
+    """Keep in a worker process what all its tasks share."""
     global _shared
     _shared = experiment, data
     follow_parent()
@@ -249,7 +249,7 @@ def _work(pair: Pair) -> Outcome:
 
 @contextmanager
 def _few_threads(workers: int) -> Iterator[None]:
-    """Let the processes that start now share the cores."""
+    """Limit the threads of processes that start in this context, so that they share the cores."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     added = [name for name in names if name not in os.environ]
     for name in added:

@@ -1,4 +1,4 @@
-"""One TOML file for each table and figure: what to run, on what data, how often."""
+"""Read experiment files: one TOML for each table or figure."""
 
 import json
 import tomllib
@@ -36,45 +36,47 @@ _METHOD_KEYS = {"method": str, "study": str, "settings": dict}
 
 
 def read(path: Path) -> Experiment:
-    """The experiment of a TOML file; its tuning studies lie in `results` beside it."""
+    """Read the experiment of a TOML file; its tuning studies lie in `results` beside it."""
     document = _document(path)
     return parse(document, name=path.stem, where=str(path), studies=path.parent / "results")
 
 
 def is_experiment(path: Path) -> bool:
-    """Whether a TOML file asks for a run, or holds something else."""
+    """Say whether a TOML file describes an experiment."""
     return "kind" in _document(path)
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-        json.dumps(document, allow_nan=False)  # it will stand in every line of results
+        json.dumps(document, allow_nan=False)  # every result line will contain it
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is no TOML: {error}") from error
+        raise InputError(f"{path} is not valid TOML: {error}") from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: dates and nan have no place here ({error})") from error
+        raise InputError(f"{path}: dates and nan are not allowed ({error})") from error
     return document
 
 
 def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:
-    """The experiment that a document asks for; `where` begins every error's sentence."""
+    """Check a document and make its experiment; `where` begins every error message."""
     checks.check_table(document, _KEYS, where)
     for key in ("kind", "data"):
         if key not in document:
-            raise InputError(f"{where} is no experiment: it has no {key!r}")
+            raise InputError(f"{where} is not an experiment: it has no {key!r}")
     kind = document["kind"]
     if kind not in KINDS:
         raise InputError(f"{where}: no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     if document.get("seeds", 1) < 1:
         raise InputError(f"{where}: seeds must be at least 1, got {document['seeds']}")
+    for table in ("options", "miniature"):
+        checks.check_table(document.get(table, {}), KINDS[kind].options, f"{where}, [{table}]")
     data = experiment_data.checked(document["data"], f"{where}, [data]")
     first, *also = (_protocol(name, where) for name in _protocol_names(document))
     for by in also:
         if (by.threshold, by.held_out) != (first.threshold, first.held_out):
-            raise InputError(f"{where}: {by.name!r} splits the data in another way, so not also")
+            raise InputError(f"{where}: {by.name!r} in also splits the data in another way")
     return Experiment(
         name=name,
         kind=kind,
@@ -102,16 +104,19 @@ def _protocol(name: object, where: str) -> Protocol:
 
 def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]:
     methods, arms = document.get("methods", {}), document.get("arms", {})
-    if document["kind"] == "compare" and not methods:
-        raise InputError(f"{where} compares nothing: name a method, as in [methods.mf]")
-    if bool(methods) == bool(arms):
-        raise InputError(f"{where} must have either [methods.NAME] or [arms.NAME] tables")
-    for label, table in {**methods, **arms}.items():
+    kind = KINDS[document["kind"]]
+    given, other = (methods, arms) if kind.has_methods else (arms, methods)
+    if not given or other:
+        wanted = "[methods.NAME], as in [methods.mf]" if kind.has_methods else "[arms.NAME]"
+        raise InputError(f"{where}: kind {document['kind']!r} needs tables {wanted}, and no others")
+    for label, table in given.items():
         if not isinstance(table, dict):
             raise InputError(f"{where}: {label} must be a table, got {table!r}")
-    if arms:
+    if not kind.has_methods:
         if "settings" in document:
-            raise InputError(f"{where}: [settings] are of methods; give [arms] their own options")
+            raise InputError(f"{where}: [settings] belong to methods; give [arms] their options")
+        for label, table in arms.items():
+            checks.check_table(table, kind.options, f"{where}, [arms.{label}]")
         return {label: Arm(label, options=table) for label, table in arms.items()}
     shared = document.get("settings", {})
     made = {
@@ -148,7 +153,7 @@ def _method_arm(
 
 
 def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The best settings that a tuning study found."""
+    """Read the best settings of a tuning study."""
     try:
         return best_settings(path, method=name)
     except InputError as error:
@@ -158,7 +163,7 @@ def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:
-    """The experiment with these settings for every method that has them."""
+    """Give these settings to every method that has them."""
 
     def changed(arm: Arm) -> Arm:
         if arm.method is None:
@@ -171,7 +176,7 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
 
 
 def miniature(experiment: Experiment) -> Experiment:
-    """The same experiment in seconds: a small simulated world, two seeds, two epochs."""
+    """Shrink an experiment to seconds: a small simulated world, two seeds, two epochs."""
     small = with_settings(experiment, MINIATURE_SETTINGS)
     return replace(
         small,

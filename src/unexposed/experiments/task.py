@@ -1,4 +1,4 @@
-"""What an experiment is made of: its arms, and the task of running one of them with a seed."""
+"""The parts of an experiment: its arms, and the task of running one of them with a seed."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,17 +12,17 @@ from unexposed.progress import Progress, Silent
 
 @dataclass(frozen=True)
 class Arm:
-    """One row of a table or line of a figure: a method, or what the kind makes of the options."""
+    """One row of a table or line of a figure: a method, or options that the kind interprets."""
 
     label: str
     method: Recommender | None = None
-    study: str | None = None  # the tuning study that its settings come from
+    study: str | None = None  # tuning study of its settings
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a TOML file asks for, checked, with every default and tuned value filled in."""
+    """A checked TOML file, with every default and tuned value filled in."""
 
     name: str
     kind: str
@@ -33,10 +33,10 @@ class Experiment:
     data: dict[str, Any]
     options: dict[str, Any]
     arms: dict[str, Arm]
-    miniature: dict[str, Any]  # options that the miniature takes instead
+    miniature: dict[str, Any]  # options that replace others in the miniature
 
     def identity(self, arm: Arm) -> dict[str, Any]:
-        """What a stored result must agree with, seed aside, to count as this arm's."""
+        """Everything but the seed that a stored result must match to count as this arm's."""
         step = getattr(arm.method, "step", 1)
         return {
             **({"step": step} if step > 1 else {}),
@@ -53,7 +53,7 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run: an arm with a seed. What a kind makes of it is the body of one line of results."""
+    """One run: an arm with a seed, from which a kind makes the body of one result line."""
 
     experiment: Experiment
     arm: str

@@ -7,7 +7,7 @@ from typing import Any
 from unexposed.data.clicks import Clicks
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.ranking.held_out import held_out_quality
+from unexposed.ranking.held_out import CANDIDATES, EXPONENT, K, held_out_quality
 from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Checkpoint
@@ -22,11 +22,11 @@ class TrainedMethod(Recommender):
     epochs: int = setting(200, "most passes over the clicks", low=1)
     patience: int = setting(60, "epochs without improvement before the end; 0: never", low=0)
     snips_exponent: float = setting(
-        1.5, "how strongly held-out clicks on popular items are weighed down", low=-1
+        EXPONENT, "how strongly held-out clicks on popular items are weighed down", low=-1
     )
-    snips_k: int = setting(3, "length of the list they judge; 0: the whole ranking", low=0)
+    snips_k: int = setting(K, "length of the list they judge; 0: the whole ranking", low=0)
     snips_candidates: int = setting(
-        10, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
+        CANDIDATES, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
     )
     snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
     refit: bool = setting(

@@ -16,7 +16,7 @@ from unexposed.errors import InputError
 from unexposed.model import fold_in, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
-from unexposed.ranking.blocks import Block, blocks, pairs_from_rows
+from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
 from unexposed.training.checkpoint import remove
 from unexposed.training.given import Parameters, Side
 
@@ -111,7 +111,7 @@ class Model:
         server = recommend.Server.of(self, Rules(hide_clicked=hide_clicked))
         items = np.empty((len(users), k), dtype=np.int32)
         scores = np.empty((len(users), k), dtype=np.float32)
-        for part in recommend.parts(len(users), len(self.item_ids)):
+        for part in parts(len(users), len(self.item_ids), entries=recommend.SERVED_ENTRIES):
             items[part], scores[part] = server.top(users[part], k)
         return items, scores
 

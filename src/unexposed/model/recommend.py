@@ -15,7 +15,7 @@ from unexposed.data.ids import Ids, column
 from unexposed.errors import InputError
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
 from unexposed.ranking import top
-from unexposed.ranking.blocks import Block
+from unexposed.ranking.blocks import Block, parts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 RawIds = Sequence[Hashable] | NDArray[Any]
 
-BLOCK_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
+SERVED_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
 SAMPLE_USERS = 2_000  # over whom the list for strangers is averaged
 LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
 
@@ -48,7 +48,7 @@ class Average:
         users = np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
         method = model.method
         worth, shown = np.zeros(n_items), np.zeros(n_items)
-        for part in parts(len(users), n_items):
+        for part in parts(len(users), n_items, entries=SERVED_ENTRIES):
             scores = model.scores(users[part])
             found = relevance(method, scores)
             worth += (scores if found is None else found).sum(axis=0, dtype=np.float64)
@@ -180,7 +180,8 @@ def recommend(
         pairs = Candidates.of(rules.candidates, ids, model.item_ids)
     raw = column(ids.values)
     told = progress or show.Silent()
-    for part in parts(len(rows), model.clicks.n_items, least=1):
+    served = list(parts(len(rows), model.clicks.n_items, entries=SERVED_ENTRIES))
+    for part in served or [slice(0, 0)]:  # nobody to serve: one table without rows
         items, worth = server.top(rows[part], k, None if pairs is None else pairs.part(part))
         yield server.table(raw[part], rows[part], items, worth)
         told.count("users", part.stop, len(rows))
@@ -228,13 +229,6 @@ def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
     if ids.are_texts:
         return lambda indices: pl.Series(ids.values[indices].tolist(), dtype=pl.String)
     return column(ids.values).gather
-
-
-def parts(n: int, n_items: int, *, least: int = 0) -> Iterator[slice]:
-    """Blocks of users so that users × items is never held; at least one, if empty, where asked."""
-    size = max(1, BLOCK_ENTRIES // max(n_items, 1))
-    for start in range(0, max(n, least), size):
-        yield slice(start, min(start + size, n))
 
 
 def check_k(k: int, n_items: int) -> None:

@@ -1,4 +1,4 @@
-"""Scores by blocks of users, so that users × items is never held; how ties are broken."""
+"""Score users in blocks, so that users × items is never held; break ties by a fixed hash."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,44 +8,48 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices
 
-Block = NDArray[np.float32]  # users of a block × all items
+Block = NDArray[np.float32]  # (users of the block, all items)
 Scores = Callable[[Indices], Block]
 
 BLOCK_ENTRIES = 4_000_000  # scores held at a time: memory stays bounded for any catalogue
 
 
+def parts(n_users: int, n_items: int, *, entries: int | None = None) -> Iterator[slice]:
+    """Slices of users, each with at most `entries` scores (or one user)."""
+    size = max(1, (entries or BLOCK_ENTRIES) // max(n_items, 1))
+    for start in range(0, n_users, size):
+        yield slice(start, min(start + size, n_users))
+
+
 def blocks(score: Any, users: Indices, clicks: Clicks) -> Iterator[tuple[slice, Block]]:
-    """Scores by blocks of users, so that users × items is never held."""
-    size = max(1, BLOCK_ENTRIES // max(clicks.n_items, 1))
-    for start in range(0, len(users), size):
-        part = slice(start, min(start + size, len(users)))
+    """Each slice of the users with its scores."""
+    for part in parts(len(users), clicks.n_items):
         yield part, score(users[part])
 
 
 def pairs_from_rows(rows: Any, users: Indices, items: Indices) -> NDArray[np.float32]:
-    """The entry of each pair, from a function that gives whole rows, by blocks of users."""
+    """Look up the entry of each pair, given a function that returns whole rows."""
     distinct, place = np.unique(users, return_inverse=True)
     order = np.argsort(place, kind="stable")
-    size = max(1, BLOCK_ENTRIES // max(rows(users[:0]).shape[1], 1))
     out = np.empty(len(users), dtype=np.float32)
-    for start in range(0, len(distinct), size):
-        first, stop = np.searchsorted(place, (start, start + size), sorter=order)
+    for part in parts(len(distinct), rows(users[:0]).shape[1]):
+        first, stop = np.searchsorted(place, (part.start, part.stop), sorter=order)
         here = order[first:stop]
-        out[here] = rows(distinct[start : start + size])[place[here] - start, items[here]]
+        out[here] = rows(distinct[part])[place[here] - part.start, items[here]]
     return out
 
 
 def tie_break(users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.uint64]:
-    """The order of equally scored items: a fixed hash of the pair, smaller first.
+    """Rank equally scored items by a fixed hash of the pair, smaller first.
 
-    It knows nothing of popularity or of the order of the catalogue, and is the same for every
-    method, so that ties favour none.
+    The hash depends neither on popularity nor on the order of the catalogue, and every method
+    uses the same one, so ties favour no item and no method.
     """
     return pair_hash(users, items, salt=0x5EED)
 
 
 def pair_hash(users: NDArray[Any], items: NDArray[Any], *, salt: int) -> NDArray[np.uint64]:
-    """Evenly spread 64-bit numbers, one for each pair (the finaliser of splitmix64)."""
+    """Hash each pair to a uniform 64-bit number (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         x = np.asarray(users).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         x = x + np.asarray(items).astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)

@@ -1,4 +1,4 @@
-"""How recommendations fall on the catalogue: popularity strata, coverage, evenness."""
+"""Describe how recommendations spread over the catalogue: strata, coverage, evenness."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,11 +7,12 @@ from unexposed.errors import InputError
 
 
 def strata(item_counts: ArrayLike) -> NDArray[np.int8]:
-    """Each item's popularity stratum: 0 head, 1 middle, 2 tail, with a third of all clicks each.
+    """Assign items to popularity strata: 0 head, 1 middle, 2 tail, with a third of clicks each.
 
-    Items are taken from the most clicked on, ties by lower index; one is in the head if fewer than
-    a third of all clicks went to the items before it, in the middle if fewer than two thirds did.
-    The thirds are rough where few items hold most clicks. Items without clicks are in the tail.
+    Items are sorted by clicks, most clicked first, ties by lower index. An item is in the head if
+    fewer than a third of all clicks went to the items before it, in the middle if fewer than two
+    thirds did. The thirds are rough where few items hold most clicks. Items without clicks are in
+    the tail.
     """
     counts = np.asarray(item_counts, dtype=np.int64)
     order = np.argsort(-counts, kind="stable")
@@ -23,15 +24,16 @@ def strata(item_counts: ArrayLike) -> NDArray[np.int8]:
 
 
 def coverage(lists: NDArray[np.integer], n_items: int) -> float:
-    """The share of the catalogue that is recommended to anyone. Lists: users × k, −1 for empty."""
+    """Share of the catalogue that is recommended to anyone. Lists: users × k, −1 for empty."""
     return float((_list_counts(lists, n_items) > 0).mean())
 
 
 def gini(lists: NDArray[np.integer], n_items: int) -> float:
-    """How unevenly recommendations fall on the catalogue: 0 all alike, near 1 all on one item.
+    """Measure how unevenly recommendations spread: 0 for equal shares, near 1 for a single item.
 
-    Lists: users × k, −1 for empty. With x ascending: Σ (2j − n − 1) x_j / (n Σ x), j from 1; items
-    never recommended are among the x. Its rival leaves them out. 0 when nothing is recommended.
+    Lists: users × k, −1 for empty. With x ascending: Σ (2j − n − 1) x_j / (n Σ x), j from 1. Items
+    never recommended are included; a rival convention leaves them out. 0 when nothing is
+    recommended.
     """
     counts = np.sort(_list_counts(lists, n_items))
     place = 2 * np.arange(1, n_items + 1) - n_items - 1
@@ -54,7 +56,7 @@ def mean_popularity(lists: NDArray[np.integer], item_counts: ArrayLike) -> float
 
 
 def _list_counts(lists: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
-    """How often each item is recommended."""
+    """Count how often each item is recommended."""
     _check_lists(lists, n_items)
     return np.bincount(lists[lists >= 0], minlength=n_items)
 

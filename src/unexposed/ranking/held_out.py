@@ -1,4 +1,4 @@
-"""The quality of a ranking on held-out clicks, which chooses epochs and settings."""
+"""Quality of a ranking on held-out clicks, which chooses epochs and settings."""
 
 import numpy as np
 
@@ -7,19 +7,23 @@ from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores
 from unexposed.ranking.rank import rank_catalogue
 
+# what suits a judged set of ten random items
+EXPONENT, K, CANDIDATES = 1.5, 3, 10
+
 
 def held_out_quality(
     scores: Scores,
     clicks: Clicks,
     held_out: Clicks,
     *,
-    exponent: float,
-    k: int | None,
-    candidates: int,
+    exponent: float = EXPONENT,
+    k: int | None = K,
+    candidates: int = CANDIDATES,
 ) -> float:
-    """SNIPS estimate of DCG@k on held-out clicks, among all items not clicked in training.
+    """Estimate DCG@k by SNIPS on held-out clicks, among all items not clicked in training.
 
-    Or, with `candidates`, what is expected among so many of them drawn at random.
+    With `candidates`, the expected value when each held-out item is ranked among so many items
+    drawn at random.
     """
     wanted = Judgements(
         held_out.users,

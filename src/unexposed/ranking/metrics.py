@@ -1,9 +1,8 @@
-"""What a ranking is worth: each reading of DCG, MAP, … under its own name, one value per user.
+"""Metrics of a ranking: each reading of DCG, MAP, … under its own name, one value per user.
 
 A metric is a pure function of a ranking and k; k = None takes the whole ranking. A user without a
-relevant item scores 0 (`auc`: nan); whether such users count at all is for the protocol to say,
-which finds them in `Ranking.has_relevant`. Only the functions named `ips_…` and `snips_…` look at
-the weights.
+relevant item scores 0 (`auc`: nan); the protocol decides whether such users count, by
+`Ranking.has_relevant`. Only the functions named `ips_…` and `snips_…` use the weights.
 
 One user with relevant items at ranks 2, 3 and 5 shows why the names differ:
 
@@ -31,11 +30,11 @@ PerRelevant = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Where each user's relevant items landed among its candidates."""
+    """The ranks of each user's relevant items among its candidates."""
 
     start: NDArray[np.int64]  # (n_users + 1): user n's relevant items are at start[n]:start[n + 1]
     ranks: NDArray[np.int64]  # (n_relevant): from 1, ascending within a user
-    items: NDArray[np.int32]  # (n_relevant): which item it is
+    items: NDArray[np.int32]  # (n_relevant): the items themselves
     n_candidates: NDArray[np.int64]  # (n_users): how many items were ranked for the user
     weights: NDArray[np.float64]  # (n_relevant): 1, or inverse propensities
 
@@ -68,7 +67,7 @@ class Ranking:
         n_candidates: ArrayLike,
         weights: ArrayLike | None = None,
     ) -> "Ranking":
-        """A ranking from its relevant items in any order: whose each is, and its rank."""
+        """Build a ranking from the user, rank and item of each relevant item, in any order."""
         users, ranks = np.asarray(users, dtype=np.int64), np.asarray(ranks, dtype=np.int64)
         n_candidates = np.asarray(n_candidates, dtype=np.int64)
         if len(users) and not 0 <= users.min() <= users.max() < len(n_candidates):
@@ -91,26 +90,26 @@ class Ranking:
 
     @cached_property
     def n_relevant(self) -> NDArray[np.int64]:
-        """How many relevant items each user has."""
+        """Number of relevant items of each user."""
         return np.diff(self.start)
 
     @property
     def has_relevant(self) -> NDArray[np.bool_]:
-        """Which users have any relevant item."""
+        """Mask of the users with a relevant item."""
         return self.n_relevant > 0
 
     @cached_property
     def users(self) -> NDArray[np.int64]:
-        """Whose each relevant item is."""
+        """The user of each relevant item."""
         return np.repeat(np.arange(self.n_users), self.n_relevant)
 
     @cached_property
     def position(self) -> NDArray[np.int64]:
-        """How many relevant items of the same user stand above each one."""
+        """Number of relevant items of the same user above each one."""
         return np.arange(len(self.ranks)) - self.start[self.users]
 
     def sum_by_user(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> PerUser:
-        """One value for each relevant item, summed within each user."""
+        """Sum one value per relevant item within each user."""
         totals = np.bincount(self.users, weights=values, minlength=self.n_users)
         return totals.astype(np.float64, copy=False)
 
@@ -201,7 +200,7 @@ def recall(ranking: Ranking, k: int | None) -> PerUser:
 def recall_truncated(ranking: Ranking, k: int | None) -> PerUser:
     """Hits in the top k divided by the most there could be, min(k, number of relevant items).
 
-    The Recall@k of Liang et al. (WWW 2018) and those who took up their code. Rival: `recall`.
+    The Recall@k of Liang et al. (WWW 2018) and the code built on theirs. Rival: `recall`.
     """
     return _ratio(_n_hits(ranking, k), np.minimum(ranking.n_relevant, _places(ranking, k)))
 
@@ -235,7 +234,7 @@ def auc(ranking: Ranking, k: int | None = None) -> PerUser:
     """The chance that a relevant candidate stands above one that is not relevant.
 
     It has no cut-off: k is ignored. With relevant items only, or none, there is no such pair of
-    candidates, and the value is nan rather than a number that would pass for a result.
+    candidates, and the value is nan.
     """
     del k
     wrongly_above = ranking.ranks - 1 - ranking.position  # not relevant, yet above this item
@@ -248,10 +247,9 @@ def ips_dcg(ranking: Ranking, k: int | None) -> PerUser:
     """`dcg` with each item weighted by its inverse propensity: Σ weight / log2(rank + 1).
 
     Yang et al. (RecSys 2018) divide by |S_u|, how many items the user likes, seen or not. No log
-    tells that number, so we do not divide: with true propensities this is an unbiased estimate of
-    the `dcg` of all items the user likes, and with relative ones it is so up to a common factor.
-    Dividing by the number of observed clicks instead, as some code does, is not unbiased for
-    either.
+    tells that number, so we do not divide: with true propensities this estimates the `dcg` of all
+    items the user likes without bias, with relative ones up to a common factor. Dividing by the
+    number of observed clicks instead, as some code does, is biased for both.
     """
     return ranking.sum_by_user(_gain(ranking, k) * ranking.weights)
 
@@ -261,8 +259,8 @@ def snips_dcg(ranking: Ranking, k: int | None) -> PerUser:
 
     Yang et al. (RecSys 2018): Σ weight estimates the |S_u| of `ips_dcg`, and a common factor in
     the propensities cancels. With equal weights it is `dcg` per relevant item. Where a user has
-    one relevant item its weight cancels too: on thin held-out sets, nearly all that is left is the
-    unweighted metric, and `snips_dcg_pooled` is the one that corrects.
+    one relevant item its weight cancels too: on thin held-out sets little more than the unweighted
+    metric is left, and `snips_dcg_pooled` is the one that corrects.
     """
     return _ratio(ips_dcg(ranking, k), ranking.sum_by_user(ranking.weights))
 
@@ -270,10 +268,10 @@ def snips_dcg(ranking: Ranking, k: int | None) -> PerUser:
 def snips_dcg_pooled(ranking: Ranking, k: int | None) -> PerUser:
     """`ips_dcg` divided by the mean over users of Σ weight, and not by each user's own.
 
-    So its mean over all users of the ranking is Σ weight / log2(rank + 1), divided by Σ weight,
-    both over all relevant pairs, and the weights act even where each user has one relevant item;
-    users with many count for more. Ours; not in Yang et al. A user's value depends on the other
-    users through the divisor.
+    Its mean over all users is Σ weight / log2(rank + 1), divided by Σ weight, both over all
+    relevant pairs. The weights act even where each user has one relevant item; users with many
+    count for more. Ours; not in Yang et al. A user's value depends on the other users through the
+    divisor.
     """
     mean_weight = ranking.weights.sum() / max(ranking.n_users, 1)
     return _ratio(ips_dcg(ranking, k), np.full(ranking.n_users, mean_weight))
@@ -282,7 +280,7 @@ def snips_dcg_pooled(ranking: Ranking, k: int | None) -> PerUser:
 def snips_dcg_of_few(ranking: Ranking, k: int | None, *, candidates: int) -> PerUser:
     """`snips_dcg`, expected when each item is ranked among few candidates drawn at random.
 
-    A judged set of ten random items asks for another order than the top of a whole catalogue does:
+    A judged set of ten random items rewards another order than the top of a whole catalogue does:
     to be above most items, not above the very best. With a the share of the other items that stand
     above this one, and n = candidates − 1 others drawn with replacement, j of them stand above it
     with the chance C(n, j) a^j (1 − a)^(n − j), and its gain is then 1 / log2(j + 2) for j < k.
@@ -297,7 +295,7 @@ def snips_dcg_of_few(ranking: Ranking, k: int | None, *, candidates: int) -> Per
 
 
 def snips_recall(ranking: Ranking, k: int | None) -> PerUser:
-    """The weight of the relevant items in the top k divided by that of all relevant items.
+    """Weight of the relevant items in the top k divided by the weight of all relevant items.
 
     Yang et al. (RecSys 2018), as `snips_dcg`; with equal weights it is `recall`.
     """
@@ -328,7 +326,7 @@ METRICS: dict[str, Metric] = {
 
 
 def parse(text: str) -> tuple[str, int | None]:
-    """A metric's name and k: `dcg@3` is ("dcg", 3), and `auc` is ("auc", None)."""
+    """Split a metric into name and k: `dcg@3` is ("dcg", 3), and `auc` is ("auc", None)."""
     name, at, k = text.partition("@")
     if name not in METRICS:
         raise InputError(f"no metric {name!r}; {did_you_mean(name, METRICS)}")
@@ -342,10 +340,10 @@ def parse(text: str) -> tuple[str, int | None]:
 
 
 def propensity(item_counts: ArrayLike, *, exponent: float) -> NDArray[np.float64]:
-    """How likely a liked item's click is seen, relative to the most clicked: (n / max n)^((γ+1)/2).
+    """Propensity of a click on a liked item, relative to the most clicked: (n / max n)^((γ+1)/2).
 
-    Yang et al. (RecSys 2018), with γ the exponent; γ = −1 makes all items alike. An item without
-    clicks counts as one with a single click, so that its inverse stays finite.
+    Yang et al. (RecSys 2018), with γ the exponent; γ = −1 weighs all items alike. An item without
+    clicks counts as if it had one, so that its inverse stays finite.
     """
     if not (np.isfinite(exponent) and exponent >= -1):
         raise InputError(f"the exponent of a propensity must be at least -1, got {exponent}")
@@ -354,13 +352,13 @@ def propensity(item_counts: ArrayLike, *, exponent: float) -> NDArray[np.float64
 
 
 def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
-    """The ranking with only the relevant items that the mask keeps, at the ranks they had.
+    """Keep only the relevant items in the mask, at the ranks they had.
 
-    A metric then takes the other relevant items for not relevant. Users left without any stay,
-    with an empty range: `has_relevant` tells them apart.
+    A metric then treats the other relevant items as not relevant. Users left without any stay:
+    `has_relevant` tells them apart.
     """
     if keep_items.dtype != bool or len(keep_items) <= ranking.items.max(initial=-1):
-        raise InputError("which items to keep must be one bool for each item of the catalogue")
+        raise InputError("the mask of items must have one bool for each item of the catalogue")
     keep = keep_items[ranking.items]
     kept_before = np.concatenate([[0], np.cumsum(keep)])
     return Ranking(
@@ -373,13 +371,13 @@ def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
 
 
 def _places(ranking: Ranking, k: int | None) -> NDArray[np.int64]:
-    """How many places of the ranking count for each user."""
+    """Number of places of the ranking that count for each user."""
     _check_k(k)
     return ranking.n_candidates if k is None else np.full(ranking.n_users, k)
 
 
 def _in_top(ranking: Ranking, k: int | None) -> NDArray[np.bool_]:
-    """Whether each relevant item is in the top k."""
+    """Mask of the relevant items in the top k."""
     _check_k(k)
     return np.ones(len(ranking.ranks), dtype=bool) if k is None else ranking.ranks <= k
 
@@ -397,7 +395,7 @@ def _gain_saito(ranking: Ranking, k: int | None) -> PerRelevant:
 
 
 def _ratio(value: PerUser, divisor: PerUser | NDArray[np.int64]) -> PerUser:
-    """value / divisor, and 0 where there is nothing to divide by."""
+    """Divide value by divisor; 0 where the divisor is 0."""
     return np.divide(value, divisor, out=np.zeros(len(value)), where=divisor > 0)
 
 

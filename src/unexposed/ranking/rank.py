@@ -1,4 +1,4 @@
-"""Where wanted items land: among a user's judged items, or in the whole catalogue."""
+"""Rank wanted items among a user's judged items, or in the whole catalogue."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from unexposed.ranking.metrics import Ranking
 
 
 def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
-    """Where the relevant items of each user land among its judged items."""
+    """Rank the relevant items of each user among its judged items."""
     users, row = np.unique(judged.users, return_inverse=True)
     score = np.empty(len(judged), dtype=np.float32)
     for part, block in blocks(scores, users, clicks):
@@ -33,10 +33,10 @@ def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
 def rank_catalogue(
     scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
 ) -> Ranking:
-    """Where the wanted pairs land among all items their users have not clicked."""
+    """Rank the wanted pairs among all items their users have not clicked."""
     clicks = clicks.checked()  # compiled loops read them
     if clicks.contain(wanted.users, wanted.items).any():
-        raise InputError("a wanted pair was clicked, so it is not among those to rank")
+        raise InputError("a wanted pair was clicked, so it is not a candidate to rank")
     users, row = np.unique(wanted.users, return_inverse=True)
     rank = np.empty(len(wanted), dtype=np.int64)
     for part, block in blocks(scores, users, clicks):
@@ -54,9 +54,9 @@ def rank_catalogue(
 def _ranks(
     block: Block, rows: NDArray[Any], items: Indices, users: Indices, clicks: Clicks
 ) -> NDArray[np.int64]:
-    """The rank of each wanted item in its row: 1 + the better ones + the tied ones before it."""
+    """Rank each wanted item in its row: 1 + the better items + the tied ones before it."""
     _refuse_nan(block)
-    block = np.require(block, requirements=["C", "W"])  # the one layout that is compiled
+    block = np.require(block, requirements=["C", "W"])  # the only layout compiled
     return top.ranks(block, rows, items, users, clicks.user_start, clicks.items)
 
 

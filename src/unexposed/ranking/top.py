@@ -1,4 +1,4 @@
-"""The compiled loops that rank: the k best of a row, and the rank of wanted items in it."""
+"""Compiled loops that rank: the k best items of a row, and the ranks of wanted items in it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,21 +7,21 @@ import numpy as np
 
 from unexposed.compiled import CORES, STEP, Array, compiled, mix
 
-CHUNK = 256  # scores looked at together: most chunks hold none that is good enough
-# of `ranking.blocks.pair_hash`, whose numbers `tie_break` repeats here
+CHUNK = 256  # scores compared at a time: most chunks hold none that is good enough
+# the constants of `ranking.blocks.pair_hash`
 ITEM_STEP = np.uint64(0xD1B54A32D192ED03)
 SALT = np.uint64(0x5EED * 0x8CB92BA72F3D8DD7 % 2**64)
 
 
 @compiled
 def tie_break(user: int, item: int) -> Any:
-    """As `ranking.blocks.tie_break`."""
+    """Compute `ranking.blocks.tie_break` of one pair."""
     return mix(np.uint64(user) * STEP + np.uint64(item) * ITEM_STEP + SALT)
 
 
 @compiled
 def stands_before(rival: int, item: int, row: Array, user: int) -> bool:
-    """Whether the rival is ranked above the item, by the scores of the user's row."""
+    """Say whether the rival ranks above the item in the user's row of scores."""
     return row[rival] > row[item] or (
         row[rival] == row[item] and tie_break(user, rival) < tie_break(user, item)
     )
@@ -31,9 +31,9 @@ def stands_before(rival: int, item: int, row: Array, user: int) -> bool:
 def ranks(
     block: Array, rows: Array, items: Array, users: Array, user_start: Array, clicked: Array
 ) -> Array:
-    """The rank of each wanted item in its row, among all items that the row's user left unclicked.
+    """Rank each wanted item in its row, among all items that the row's user has not clicked.
 
-    1 + all items that stand before it − the clicked ones that do.
+    The rank is 1 + all items that stand before it − the clicked ones that do.
     """
     found = np.empty(len(rows), dtype=np.int64)
     for n in range(len(rows)):
@@ -44,7 +44,7 @@ def ranks(
             before += row[rival] > score
             equal += row[rival] == score
         first, stop = user_start[user], user_start[user + 1]
-        if equal == 1:  # itself
+        if equal == 1:  # only the item itself
             for click in range(first, stop):
                 before -= row[clicked[click]] > score
         else:
@@ -58,9 +58,9 @@ def ranks(
 
 
 def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> tuple[Array, Array]:
-    """The k best columns of each row, best first, and their scores; −1 where only −∞ is left.
+    """Find the k best columns of each row, best first, and their scores.
 
-    What is not a number is never among them.
+    Where only −∞ is left the column is −1. NaN is never among the best.
     """
     items = np.full((len(block), k), -1, dtype=np.int32)
     scores = np.full((len(block), k), -np.inf, dtype=np.float32)
@@ -79,7 +79,7 @@ def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> t
 
 
 def best_first(block: Array, users: Array, k: int) -> Array:
-    """The k best columns of each row, best first."""
+    """Find the k best columns of each row, best first."""
     return best(np.require(block, requirements=["C", "W"]), users, k)[0]
 
 
@@ -87,13 +87,13 @@ def best_first(block: Array, users: Array, k: int) -> Array:
 def fill_best(
     items: Array, scores: Array, block: Array, users: Array, first: int, stop: int
 ) -> None:
-    """The best of these rows: a heap with the worst of the best at its root, then sorted."""
+    """Fill in the best of these rows: a heap with its worst entry at the root, then sorted."""
     k = items.shape[1]
     for number in range(first, stop):
         row, user, heap, worth = block[number], users[number], items[number], scores[number]
         size = 0
         for begin in range(0, len(row), CHUNK):
-            chunk = row[begin : begin + CHUNK]  # a slice: its loop runs many entries at a time
+            chunk = row[begin : begin + CHUNK]  # a slice: its loop is vectorised
             if size == k:
                 good = 0
                 for at in range(len(chunk)):
@@ -116,7 +116,7 @@ def fill_best(
 
 @compiled
 def follows(item: int, score: float, rival: int, rival_score: float, user: int) -> bool:
-    """Whether the item is ranked below the rival."""
+    """Say whether the item ranks below the rival."""
     return score < rival_score or (
         score == rival_score and tie_break(user, item) > tie_break(user, rival)
     )
@@ -124,7 +124,7 @@ def follows(item: int, score: float, rival: int, rival_score: float, user: int) 
 
 @compiled
 def rise(heap: Array, worth: Array, at: int, user: int) -> None:
-    """Move the entry up until it stands below a worse one."""
+    """Move the entry up until its parent is worse."""
     while at > 0:
         parent = (at - 1) // 2
         if not follows(heap[at], worth[at], heap[parent], worth[parent], user):
@@ -135,7 +135,7 @@ def rise(heap: Array, worth: Array, at: int, user: int) -> None:
 
 @compiled
 def sink(heap: Array, worth: Array, size: int, user: int) -> None:
-    """Move the root down until both below it are better."""
+    """Move the root down until both of its children are better."""
     at = 0
     while 2 * at + 1 < size:
         child = 2 * at + 1

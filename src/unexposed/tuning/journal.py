@@ -1,4 +1,4 @@
-"""Optuna's journal of a study: locked by the system, and cut back to the lines that are whole."""
+"""Lock Optuna's journal of a study by the system, and cut it back to its whole lines."""
 
 import fcntl
 import json
@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 class Lock:
     """A lock for Optuna's journal that ends with its process.
 
-    Optuna's own is a link beside the journal: a killed process leaves it there, and the next one
-    waits for it.
+    Optuna's own lock is a link beside the journal: a killed process leaves it behind, and the next
+    process waits for it.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -34,9 +34,9 @@ class Lock:
 
 
 def cut_back(journal: Path) -> int:
-    """Cut a journal off where its first torn line begins, as a full disk leaves one; bytes lost.
+    """Truncate a journal at its first torn line, as a full disk leaves one; return bytes lost.
 
-    What stands after a torn line no one could read, so no one went on from it.
+    Optuna cannot read past a torn line, so no trial depends on what follows it.
     """
     with Lock(journal), journal.open("rb+") as file:
         whole = 0

@@ -1,4 +1,4 @@
-"""Settings chosen by Optuna on held-out clicks; judgements cannot even be given to it."""
+"""Choose settings by Optuna on held-out clicks; judgements are refused."""
 
 import json
 import multiprocessing
@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
 from unexposed.data.write import write_whole
 from unexposed.errors import InputError
 from unexposed.extras import optional
-from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.ranking import held_out as criterion
 from unexposed.training.checkpoint import log_fingerprint
 from unexposed.tuning.journal import Lock, cut_back
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
@@ -26,13 +28,13 @@ REPORTS = 5  # epochs between two reports to the pruner
 
 
 def space(method: Recommender) -> dict[str, Any]:
-    """Where to look for each setting: (low, high), evenly by logarithm, or a list of choices."""
+    """Search space of each setting: (low, high), log-uniform, or a list of choices."""
     found = checks.known(type(method)).items()
     return {name: f.metadata["search"] for name, f in found if f.metadata.get("search")}
 
 
 def _with(value: Any, where: Any) -> Any:
-    """Where to look, so that this value is among it."""
+    """Widen a search space to contain this value."""
     if isinstance(where, list):
         return where if value in where else [value, *where]
     return min(where[0], value), max(where[1], value)
@@ -53,15 +55,15 @@ def tune(
     start: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The best settings of a method by the SNIPS quality of held-out clicks, mean over splits.
+    """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
-    What is not in the method's search space, or is named in `fixed`, stays as `method` has it.
-    `start` is tried second, after the settings of `method`: what another study found, say.
-    Every trial is kept in `folder/name.journal` as it ends, and a study that was stopped goes on
-    from there; the document of all trials is written to `folder/name.json`.
+    Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
+    The first trial takes the settings of `method`, the second those in `start`.
+    Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
+    there; the document of all trials is written to `folder/name.json`.
     """
     if not isinstance(clicks, Clicks):
-        raise InputError(f"tuning learns from Clicks alone, got {type(clicks).__name__}")
+        raise InputError(f"tuning takes Clicks, got {type(clicks).__name__}")
     start = dict(start or {})
     searched = {
         k: _with(start.get(k, getattr(method, k)), _with(getattr(method, k), v))
@@ -85,7 +87,7 @@ def tune(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if lost := cut_back(journal):
-            say(f"{journal} was torn, as by a full disk: its last {lost:,} bytes are left out")
+            say(f"{journal} ended within a line, as on a full disk: dropped {lost:,} bytes")
         _begin(_study(task, worker=0), task, clicks, start)
         if workers == 1:
             _work(task, clicks, trials, 0, say)
@@ -100,14 +102,14 @@ def tune(
 
 
 def best_settings(path: Path, *, method: str | None = None) -> dict[str, Any]:
-    """What the study in this file found, which must be of this method if one is named."""
+    """Read the best settings from a study file, which must be of `method` if given."""
     if not path.exists():
         raise InputError(f"the study {path} is not here")
     try:
         study = json.loads(path.read_text(encoding="utf-8"))
         found, settings = study["method"], dict(study["best"]["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no study that `unexposed tune` wrote ({error!r})") from error
+        raise InputError(f"{path} is not a study of `unexposed tune` ({error!r})") from error
     if method not in (None, found):
         raise InputError(f"the study {path} is of {found}, not of {method}")
     return settings
@@ -117,21 +119,32 @@ def _study(task: dict[str, Any], *, worker: int) -> Any:
     optuna = _optuna()
     journal = task["journal"]
     backend = optuna.storages.journal.JournalFileBackend(str(journal), Lock(journal))
-    warm_up = task["method"].epochs // 2  # settings that learn slowly may end higher
     return optuna.create_study(
         study_name="study",
         storage=optuna.storages.JournalStorage(backend),
         sampler=optuna.samplers.TPESampler(
             seed=(1000 * task["seed"] + worker) % 2**32, n_startup_trials=STARTUP
         ),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warm_up),
+        pruner=_pruner(task["method"]),
         direction="maximize",
         load_if_exists=True,
     )
 
 
+def _has_epochs(method: Recommender) -> bool:
+    return "epochs" in checks.known(type(method))
+
+
+def _pruner(method: Recommender) -> Any:
+    pruners = _optuna().pruners
+    if not _has_epochs(method):
+        return pruners.NopPruner()
+    warm_up = checks.values(method)["epochs"] // 2  # settings that learn slowly may end higher
+    return pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warm_up)
+
+
 def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str, Any]) -> None:
-    """Refuse a study of other clicks or settings; give up what was under way when it stopped."""
+    """Refuse a study of other clicks or settings; mark trials left running as failed."""
     optuna = _optuna()
     method = task["method"]
     about = {
@@ -146,7 +159,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
     if known is None:
         study.set_user_attr("about", about)
         start = {k: getattr(method, k) for k in task["searched"]}
-        study.enqueue_trial(start)  # the settings as given come first
+        study.enqueue_trial(start)
         if given:
             study.enqueue_trial(start | {k: v for k, v in given.items() if k in start})
     elif known != about:
@@ -182,7 +195,7 @@ def _work(
 
 
 def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
-    spawn = multiprocessing.get_context("spawn")  # a fork would share the card's context
+    spawn = multiprocessing.get_context("spawn")  # a fork would share the CUDA context
     team = [
         spawn.Process(target=_worker, args=(task, clicks, trials, worker))
         for worker in range(workers)
@@ -195,7 +208,7 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
             process.join()
     except BaseException:
         for process in team:
-            if process.pid is not None:  # else it was never started
+            if process.pid is not None:  # it was started
                 process.terminate()
                 process.join()
         raise
@@ -214,42 +227,61 @@ def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> N
 
 def _unwritable(journal: Path, error: OSError) -> str:
     return (
-        f"cannot write {journal}: {error.strerror or error}; make room there and tune again, "
-        "and the study goes on, or give another --out"
+        f"cannot write {journal}: {error.strerror or error}; make room there and tune again "
+        "to resume the study, or give another --out"
     )
 
 
 def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
-    """The quality of one trial's settings on held-out clicks, mean over splits."""
-    chosen = {k: _suggest(trial, k, where) for k, where in task["searched"].items()}
-    method = replace(task["method"], **chosen, refit=False)  # the first training is the judged one
+    """Train one trial's settings and average their held-out quality over splits."""
+    method = replace(
+        task["method"], **{k: _suggest(trial, k, where) for k, where in task["searched"].items()}
+    )
+    if "refit" in checks.known(type(method)):
+        method = replace(method, refit=False)  # the second training would not be judged
     total, epochs = 0.0, []
     for split in range(task["splits"]):
         train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
         watch = _Pruning(trial) if split == 0 else show.Silent()
         try:
-            model = method.fit(train, held_out, seed=split, progress=watch)
-        except InputError as error:  # settings under which training goes nowhere
+            model, found = judged(method, train, held_out, seed=split, progress=watch)
+        except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
             raise _optuna().TrialPruned from error
         if model.facts.get("ended") == "interrupted":
             raise KeyboardInterrupt
-        total += quality(model)
-        epochs.append(model.facts["best_epoch"])
-    trial.set_user_attr("best_epochs", epochs)
+        total += found
+        epochs.append(model.facts.get("best_epoch"))
+    if _has_epochs(method):
+        trial.set_user_attr("best_epochs", epochs)
     return total / task["splits"]
 
 
-def quality(model: Model) -> float:
-    """The held-out quality by which the model's epoch was kept."""
-    assert isinstance(model.method, TrainedMethod)
-    end = model.facts["best_epoch"]
-    recent = model.facts["held_out"][max(0, end - model.method.snips_window) : end]
+def judged(
+    method: Recommender, train: Clicks, held_out: Clicks, *, seed: int, progress: show.Progress
+) -> tuple[Model, float]:
+    """Train a model and judge it by its held-out clicks.
+
+    A method with epochs reports the quality by which it chose its epoch. Any other method trains
+    once without the held-out clicks, which then judge its ranking.
+    """
+    if _has_epochs(method):
+        model = method.fit(train, held_out, seed=seed, progress=progress)
+        return model, chosen_quality(model)
+    nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
+    model = method.fit(train, nothing, seed=seed, progress=progress)
+    return model, criterion.held_out_quality(model.scores, train, held_out)
+
+
+def chosen_quality(model: Model) -> float:
+    """Mean held-out quality over the window of epochs that ends with the best one."""
+    end, window = model.facts["best_epoch"], checks.values(model.method)["snips_window"]
+    recent = model.facts["held_out"][max(0, end - window) : end]
     return float(sum(recent) / len(recent))
 
 
 class _Pruning(show.Silent):
-    """Gives a training up where other trials were better at the same epoch."""
+    """Report epochs to the pruner, and end a trial that is behind the others."""
 
     def __init__(self, trial: Any) -> None:
         self._trial = trial
@@ -270,14 +302,12 @@ def _suggest(trial: Any, name: str, where: Any) -> Any:
 
 def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     if not _complete(study):
-        raise InputError(f"{name}: no trial came to its end; allow more trials")
+        raise InputError(f"{name}: no trial was completed; allow more trials")
     method = replace(task["method"], **study.best_trial.params)
     return {
         "study": name,
         **study.user_attrs["about"],
-        "criterion": {
-            k: v for k, v in checks.values(task["method"]).items() if k.startswith("snips_")
-        },
+        "criterion": _criterion(task["method"]),
         "best": {
             "trial": study.best_trial.number,
             "value": study.best_value,
@@ -298,6 +328,17 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
+def _criterion(method: Recommender) -> dict[str, Any]:
+    """How the study reads held-out clicks as a quality."""
+    if not _has_epochs(method):
+        return {
+            "snips_exponent": criterion.EXPONENT,
+            "snips_k": criterion.K,
+            "snips_candidates": criterion.CANDIDATES,
+        }
+    return {k: v for k, v in checks.values(method).items() if k.startswith("snips_")}
+
+
 def _complete(study: Any) -> bool:
     state = _optuna().trial.TrialState.COMPLETE
     return bool(study.get_trials(deepcopy=False, states=(state,)))
@@ -308,7 +349,7 @@ def _seconds(trial: Any) -> float | None:
 
 
 def _spoken(trial: Any) -> str:
-    """The value of a trial; one that was given up has only that of its last epoch."""
+    """The value of a complete trial, or the state of any other."""
     state = trial.state.name.lower()
     return f"{trial.value:.4f}" if state == "complete" else state
 

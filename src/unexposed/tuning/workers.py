@@ -1,4 +1,4 @@
-"""How worker processes start, and what each does first, whatever its work."""
+"""Start worker processes that Ctrl-C does not reach and that end with their parent."""
 
 import multiprocessing
 import os
@@ -14,12 +14,12 @@ from unexposed.streams import Messages
 
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
-    """Start processes here that Ctrl-C never reaches, not even while they import.
+    """Block Ctrl-C for processes started in this context, even while they import.
 
-    It is for the parent alone, to which it comes at the end of this, or while it waits for them.
+    The parent alone receives it, at the end of the context or while it waits for the workers.
     """
-    signal.siginterrupt(signal.SIGINT, True)  # polars has a wait go on over Ctrl-C
-    resource_tracker.ensure_running()  # to start it later would unblock the signal
+    signal.siginterrupt(signal.SIGINT, True)  # polars makes a wait restart after Ctrl-C
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -28,7 +28,7 @@ def deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def follow_parent() -> None:
-    """End when the parent does, even where it was killed."""
+    """End this process when its parent ends, even if killed."""
     sys.stderr = Messages(sys.stderr)
 
     def end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""The kind `compare`: one method trained on one seed's split, evaluated by every protocol."""
+"""Train one method on one seed's split and evaluate it by every protocol."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,11 +11,10 @@ from unexposed.evaluation.compare import Comparison, Result, train
 from unexposed.evaluation.protocols import Protocol, by_popularity, evaluate, recommended
 from unexposed.experiments.results import Line, pack, unpack
 from unexposed.experiments.task import Experiment, Task
-from unexposed.model.model import Model
 
 
 def body(task: Task) -> dict[str, Any]:
-    """The values of every metric for each user, and the facts of the training."""
+    """Compute the values of every metric for each user, and the facts of the training."""
     assert task.method is not None
     split = task.data.split(task.seed)
     model, seconds = train(task.method, split, seed=task.seed, progress=task.progress)
@@ -36,21 +35,15 @@ def body(task: Task) -> dict[str, Any]:
             name: model.facts.get(name)
             for name in ("best_epoch", "best_value", "epochs_run", "ended")
         },
-        "engine": _engine(model),
+        "engine": model.facts.get("engine"),
         "seconds": seconds,
     }
-
-
-def _engine(model: Model) -> str | None:
-    """As it is called in settings; None for a method that needs none."""
-    name = model.facts.get("engine")
-    return None if name is None else str(name).removesuffix("Engine").lower()
 
 
 def from_lines(
     experiment: Experiment, lines: Sequence[Line], *, by: Protocol | None = None
 ) -> Comparison:
-    """The comparison that an experiment's stored results give, of the arms with all seeds done."""
+    """Build the comparison of the arms whose seeds are all in the stored results."""
     by = by or experiment.protocol
     results: list[Result] = []
     evaluated: dict[tuple[int, str], Line] = {}
@@ -74,7 +67,7 @@ def from_lines(
         odd = list(evaluated.values())[-1]
         raise InputError(
             f"{experiment.name}: {odd['arm']}, seed {odd['seed']} evaluated other users than the "
-            "rest, as if the data had changed; run again with --fresh"
+            "rest, so the data has changed; run again with --fresh"
         )
     users = next(iter(evaluated))[0] if evaluated else 0
     return Comparison(by, users, experiment.seeds, results)

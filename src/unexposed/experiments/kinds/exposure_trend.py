@@ -1,41 +1,37 @@
-"""Whether the learned exposure is the true one, while training goes on (RQ3 of the paper).
+"""Correlate learned with true exposure during training (RQ3 of the paper).
 
 PCC: Pearson's correlation of estimated and true exposure over all items, averaged over users. It
-is taken before the first step, after each of the first iterations, and after every epoch. An
-iteration is a batch of the factor methods and of CJMF; of ExpoMF, which has no batches, it is one
-round of EM, which is its epoch too.
+is measured before the first step, after each of the first iterations, and after every epoch. An
+iteration is a batch, or one round of EM for ExpoMF, where it is also the epoch.
 """
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Split
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import Scores, exposure_correlation
+from unexposed.evaluation.protocols import exposure_correlation
+from unexposed.experiments.results import Line
+from unexposed.experiments.task import Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
-from unexposed.ranking.blocks import blocks
-from unexposed.settings import check_table
+from unexposed.ranking.blocks import Scores, blocks
+from unexposed.settings import known
 from unexposed.training.given import Side
 
-if TYPE_CHECKING:
-    from unexposed.experiments.task import Task
-
-HIGH = 0.8  # what the paper's methods reach early
-DROP = 0.05  # a fall of more than this is a decay; of less, stable
-
-Line = dict[str, Any]
+OPTIONS = {"iterations": int}
+HIGH = 0.8  # the correlation that the paper's methods reach early
+DROP = 0.05  # a larger fall is a decay; a smaller one counts as stable
 
 
-def body(task: "Task") -> dict[str, Any]:
-    """The kind `exposure_trend` of an experiment: one method watched while it learns."""
-    check_table(task.options, {"iterations": int}, f"{task.experiment.name}, [options]")
+def body(task: Task) -> dict[str, Any]:
+    """Watch one method while it learns."""
     world = task.data.known_world(task.experiment.kind)
     assert task.method is not None
     split = task.data.split(task.seed)
@@ -60,11 +56,10 @@ def trend(
     seed: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """The correlation at the start, after each of the first iterations, and after every epoch.
+    """Measure the correlation at the start, after the first iterations and after every epoch.
 
-    All epochs of the method are run: nothing is chosen, so nothing stops early. The held-out
-    clicks only say, beside each epoch, how good the relevance is. A correlation is None where no
-    user has one, for want of variation over items.
+    All epochs are run, without early stopping; the held-out quality is recorded beside each. A
+    correlation is None where no user's exposure varies over items.
     """
     if not isinstance(method, TrainedMethod):
         raise InputError(f"{method.name} does not learn by epochs, so it has no trend")
@@ -102,7 +97,7 @@ def trend(
         "epochs": late,
         "last": late[-1] if late else None,
         "facts": {
-            "iteration": "a round of EM" if method.name == "expomf" else "a batch",
+            "iteration": "a batch" if "batch_size" in known(type(method)) else "a round of EM",
             "ended": "all epochs done" if done else "the loss was not finite",
             "held_out": held_out,  # SNIPS after every epoch
             "losses": losses,
@@ -112,10 +107,10 @@ def trend(
 
 
 def ceiling(truth: Scores, clicks: Clicks) -> float:
-    """The highest correlation that an exposure can have which is the same for every user.
+    """Highest correlation of any exposure that is equal for all users.
 
-    With z_u the true exposure of a user, centred and of length 1, an estimate v that is so too
-    has the mean correlation (mean of z_u)·v, at most the length of that mean.
+    Let z_u be the true exposure of a user and v the estimate, both centred and scaled to length 1.
+    The mean correlation is (mean of z_u)·v, at most the length of that mean.
     """
     total, users = np.zeros(clicks.n_items), np.arange(clicks.n_users, dtype=np.int32)
     n = 0
@@ -130,7 +125,7 @@ def ceiling(truth: Scores, clicks: Clicks) -> float:
 def observations(
     lines: Sequence[Line], *, ubo: str = "ubo", joint: str = "ubo-joint"
 ) -> list[dict[str, Any]]:
-    """What the paper saw in its trends, each decided by a rule, for every world in the lines.
+    """Decide by rules, for every world in the lines, whether the paper's observations hold.
 
     A rule looks at the mean over seeds. An observation whose methods are missing is left out.
     """
@@ -150,7 +145,7 @@ def observations(
 
 
 class _Mean(NamedTuple):
-    """The mean trend of a method over its seeds, as far as all of them went."""
+    """The mean trend of a method over its seeds, as long as the shortest of them."""
 
     iterations: NDArray[np.float64]
     epochs: NDArray[np.float64]
@@ -199,7 +194,7 @@ def _decays(world: str, arm: str, line: _Mean) -> dict[str, Any]:
 
 
 def _stays(world: str, arm: str, line: _Mean) -> dict[str, Any]:
-    # all iterations, then all epochs: the early epochs are told twice, which changes no maximum
+    # all iterations, then all epochs: early epochs occur twice, which changes no maximum
     whole = np.concatenate([line.iterations, line.epochs])
     whole = whole[np.isfinite(whole)]
     falls = np.maximum.accumulate(whole) - whole
@@ -219,7 +214,7 @@ def _stays(world: str, arm: str, line: _Mean) -> dict[str, Any]:
 def _above(world: str, ubo: _Mean, joint: _Mean) -> dict[str, Any]:
     parts = zip(ubo, joint, strict=True)
     difference = np.concatenate([a[: len(b)] - b[: len(a)] for a, b in parts])
-    difference = difference[1:]  # before the first step both are at the same place
+    difference = difference[1:]  # before the first step both are equal
     return {
         "observation": "ubo stays above joint all along",
         "world": world,

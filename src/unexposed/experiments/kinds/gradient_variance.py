@@ -1,22 +1,22 @@
-"""How noisy the two estimators are: the clicks of a known world, drawn again and again.
+"""Measure the gradient noise of both losses by redrawing the clicks of a known world.
 
-At a fixed model a gradient is random through the clicks alone. Of each loss, with the true
-exposure (m̄ = m), we measure
+At a fixed model only the clicks make a gradient random. For each loss, with the true exposure
+(m̄ = m), we measure
 
 - ∂L/∂p of a pair: its variance over the draws, averaged over the pairs of a range of m;
-- ∂L/∂ω of a full batch, L = Σ over all pairs: the gradient on the vector of a user is
-  Σ_i g_ui·ω_i and on that of an item Σ_u g_ui·ω_u, with g = ∂L/∂x and x = ω_uᵀω_i. Its total
-  variance is the trace of its covariance: the variances of all entries of all vectors, added.
-  Clicks of different pairs are independent, so it is Σ_ui Var(g_ui)·(|ω_u|² + |ω_i|²), and a
-  pair's term of that sum is its share.
+- ∂L/∂ω of a full batch, L = Σ over all pairs: with g = ∂L/∂x and x = ω_uᵀω_i, the gradient on a
+  user's vector is Σ_i g_ui·ω_i and on an item's vector Σ_u g_ui·ω_u. Its total variance is the
+  trace of its covariance: the variances of all entries of all vectors, added. Clicks of different
+  pairs are independent, so it is Σ_ui Var(g_ui)·(|ω_u|² + |ω_i|²), and a pair's share is its term
+  of that sum.
 
-Every variance stands beside its closed formula and its standard error over independent rounds of
-draws. A rare click carries nearly all of the variance at small m, where few draws see one: there
-both the variance and its error are then found too small, which the number of clicks shows.
+Each variance comes with its closed formula and its standard error over independent rounds of
+draws. At small m rare clicks carry nearly all of the variance, and few draws see one: the variance
+and its error are then underestimated, as the number of clicks shows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,25 +26,23 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks
 from unexposed.data.simulate import World
 from unexposed.errors import InputError, did_you_mean
+from unexposed.experiments.task import Task
 from unexposed.maths import losses
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
-from unexposed.settings import check_table
+from unexposed.ranking.blocks import parts
 from unexposed.training.given import Side
-
-if TYPE_CHECKING:
-    from unexposed.experiments.task import Task
 
 Array = NDArray[np.float64]
 Formula = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
-VARIANCES: dict[str, Formula] = {  # of ∂L/∂p, from γ, m and p
+VARIANCES: dict[str, Formula] = {  # variance of ∂L/∂p from γ, m and p
     "inverse_propensity": losses.inverse_propensity_variance,
     "low_variance": losses.low_variance_variance,
 }
 OPTIONS = {"draws": int, "epochs": int, "edges": list}
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-ROUNDS = 20  # independent measurements, from whose spread the standard error comes
+ROUNDS = 20  # independent measurements, whose spread gives the standard error
 _ENTRIES_AT_ONCE = 1 << 19
 
 
@@ -55,9 +53,8 @@ class Factors(NamedTuple):
     items: Array  # (n_items, dim)
 
 
-def body(task: "Task") -> dict[str, Any]:
-    """The kind `gradient_variance` of an experiment: the arm is a loss, the seed draws anew."""
-    check_table(task.options, OPTIONS, f"{task.experiment.name}, [options]")
+def body(task: Task) -> dict[str, Any]:
+    """Measure the loss that the arm names on the clicks that the seed draws."""
     world = task.data.known_world(task.experiment.kind)
     given = task.options
     model = fixed_model(task.data.clicks, seed=task.seed, epochs=given.get("epochs", 20))
@@ -80,7 +77,7 @@ def measure(
     seed: int,
     edges: Sequence[float] = EDGES,
 ) -> dict[str, Any]:
-    """The variance of one loss's gradient on p by range of m, and of that on ω in all."""
+    """Variance of one loss's gradient on p by range of m, and in total on ω."""
     if loss not in VARIANCES:
         raise InputError(f"no closed variance of a loss {loss!r}; {did_you_mean(loss, VARIANCES)}")
     if draws < 4:
@@ -120,9 +117,9 @@ def measure(
 
 
 def fixed_model(clicks: Clicks, *, seed: int, epochs: int, dim: int = 50) -> Factors:
-    """The relevance that UMF has learned from a log after some epochs.
+    """Train UMF on a log for some epochs and return its relevance factors.
 
-    On the cpu engine, whose bits repeat: both losses must meet the same model.
+    Both losses must see the same model, so it is trained on the cpu engine, whose bits repeat.
     """
     method = UMF(dim=dim, weighting="unbiased", engine="cpu")
     trainee = method.trainee(clicks, seed=seed, side=Side(), progress=Silent())
@@ -133,26 +130,24 @@ def fixed_model(clicks: Clicks, *, seed: int, epochs: int, dim: int = 50) -> Fac
 
 
 def ratios(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """L1 beside L2 on each seed: the variance on ω, and that per unit of squared signal.
+    """Divide L1 by L2 on each seed: the variance on ω, and the variance per squared signal.
 
-    L2 pulls less where exposure is low, so its gradient is shorter as well as steadier; Adam
-    takes the length out, and the second ratio does too.
+    L2 pulls less where exposure is low, so its gradient is shorter as well as less noisy; Adam
+    normalises the length, and so does the second ratio.
     """
-    seeds = sorted({line["seed"] for line in lines})
+    by_run = {(line["seed"], line["arm"]): line for line in lines}
     found = []
-    for seed in seeds:
-        one, two = (_of(lines, seed, arm) for arm in VARIANCES)
-        if one and two:
-            empirical = [b["on_omega"]["empirical"] for b in (one, two)]
-            formula = [b["on_omega"]["formula"] for b in (one, two)]
-            found.append(
-                {
-                    "seed": seed,
-                    "empirical": empirical[0] / empirical[1],
-                    "formula": formula[0] / formula[1],
-                    "formula_over_signal": formula[0] / one["signal"] * two["signal"] / formula[1],
-                }
-            )
+    for seed in sorted({line["seed"] for line in lines}):
+        one, two = (by_run.get((seed, arm)) for arm in VARIANCES)
+        if one is None or two is None:
+            continue
+        ratio = {
+            name: one["on_omega"][name] / two["on_omega"][name] for name in ("empirical", "formula")
+        }
+        over_signal = (
+            one["on_omega"]["formula"] / one["signal"] * two["signal"] / two["on_omega"]["formula"]
+        )
+        found.append({"seed": seed, **ratio, "formula_over_signal": over_signal})
     return found
 
 
@@ -167,7 +162,7 @@ class _Expected(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """What the draws of one round gave: sums by range of m, and the gradient on ω."""
+    """Results of one round of draws: sums by range of m, and the gradient on ω."""
 
     clicks: Array
     on_p: Array
@@ -177,16 +172,16 @@ class _Round(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Everything about the pairs of some users that the draws do not change, (users, items)."""
+    """Arrays (users, items) of a block of users that do not depend on the draws."""
 
     users: slice
-    range: NDArray[np.int64]  # the number of the range that m falls in
+    range: NDArray[np.int64]  # index of the range that contains m
     exposure: Array
     chance: Array  # P(click) = mγ
     slope: Array  # ∂p/∂x = p(1 − p)
     weight: Array  # |ω_u|² + |ω_i|²
     without: Array  # ∂L/∂x without a click
-    jump: Array  # what a click adds to it
+    jump: Array  # change of that slope with a click
     formula: Array  # Var ∂L/∂p
 
     def by_range(self, values: Array, ranges: int) -> Array:
@@ -197,12 +192,10 @@ class _Block(NamedTuple):
 def _blocks(
     world: World, model: Factors, loss: str, edges: Sequence[float], draws: int
 ) -> Iterator[_Block]:
-    """The world and the model by blocks of users: nothing is users × items."""
-    entries = world.n_items + draws * model.users.shape[1]  # that a user takes
-    size = max(1, _ENTRIES_AT_ONCE // entries)
+    """Go through the world by blocks of users, so that users × items is never held."""
+    entries_per_user = world.n_items + draws * model.users.shape[1]
     lengths = [(table**2).sum(axis=1) for table in model]
-    for start in range(0, world.n_users, size):
-        users = slice(start, min(start + size, world.n_users))
+    for users in parts(world.n_users, entries_per_user, entries=_ENTRIES_AT_ONCE):
         truth = world.truth(np.arange(users.start, users.stop))
         m, relevance = (torch.from_numpy(part.astype(np.float64)) for part in truth)
         logit = torch.from_numpy(model.users[users] @ model.items.T)
@@ -225,7 +218,7 @@ def _blocks(
 
 
 def _expected(world: World, model: Factors, loss: str, *, edges: Sequence[float]) -> _Expected:
-    """By the formulas."""
+    """Compute the closed formulas."""
     ranges = len(edges) - 1
     pairs = np.zeros(ranges, dtype=np.int64)
     exposure, on_p, share = (np.zeros(ranges) for _ in range(3))
@@ -250,7 +243,7 @@ def _round(
     rng: np.random.Generator,
     edges: Sequence[float],
 ) -> _Round:
-    """By drawing: the sample variances of some draws of all clicks."""
+    """Compute the sample variances over some draws of all clicks."""
     ranges = len(edges) - 1
     clicks, on_p, share = (np.zeros(ranges) for _ in range(3))
     mean = [np.zeros_like(table) for table in model]
@@ -267,7 +260,7 @@ def _round(
             added = sp.csr_array(np.where(clicked, block.jump, 0))
             on_users[d] = still[0] + added @ model.items
             on_items[d] += still[1] + added.T @ mine
-        # a gradient of two values, `count` times the one: its sample variance
+        # sample variance of a gradient with two values, one of them `count` times
         spread = block.jump**2 * count * (draws - count) / (draws * (draws - 1))
         clicks += block.by_range(count, ranges)
         on_p += block.by_range(spread / block.slope**2, ranges)
@@ -280,7 +273,7 @@ def _round(
 
 
 def _beside(found: list[float], formula: float) -> dict[str, float]:
-    """What the rounds found, its standard error, and what the formula says."""
+    """Mean over rounds with its standard error, and the value of the formula."""
     error = np.std(found, ddof=1) / len(found) ** 0.5
     return {
         "empirical": float(np.mean(found)),
@@ -291,8 +284,3 @@ def _beside(found: list[float], formula: float) -> dict[str, float]:
 
 def _square(values: Array) -> float:
     return float((values**2).sum())
-
-
-def _of(lines: Sequence[dict[str, Any]], seed: int, arm: str) -> Any:
-    found = [line for line in lines if line["seed"] == seed and line["arm"] == arm]
-    return found[-1] if found else None

@@ -1,43 +1,39 @@
-"""How long an epoch takes: every method on one engine, and how much slower UBO is than RelMF.
+"""Time the epochs of a method, and compare UBO with RelMF.
 
-A repeat is a seed. Everything is compiled and one epoch run before the clock starts. The seconds
-are those on the wall, so that other programs disturb them: the load average stands in the result.
+Each seed is a repeat. Kernels are compiled and one epoch is run before the clock starts. Other
+programs disturb wall time, so the result includes the load average.
 """
 
 import os
 import statistics
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
+from unexposed.experiments.task import Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
-from unexposed.settings import check_table
 from unexposed.training.given import Side
 
-if TYPE_CHECKING:
-    from unexposed.experiments.task import Task
 
-
-def body(task: "Task") -> dict[str, Any]:
-    """The kind `timing` of an experiment: one repeat of one method."""
-    check_table(task.options, {}, f"{task.experiment.name}, [options]")
+def body(task: Task) -> dict[str, Any]:
+    """Time one repeat of one method."""
     assert task.method is not None
     clicks = task.data.split(task.seed).train
     return epochs(task.method, clicks, seed=task.seed, progress=task.progress)
 
 
 def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress) -> dict[str, Any]:
-    """The seconds of each of the method's epochs, after one that warms up.
+    """Measure the seconds of each of the method's epochs, after one that warms up.
 
-    An epoch draws its samples and learns from them; the held-out clicks are not looked at. A
-    method that has no engine runs on the processor, and so is under "cpu".
+    An epoch draws its samples and learns from them, without the held-out clicks. A method without
+    engines runs on the CPU, so its engine is "cpu".
     """
     if not isinstance(method, TrainedMethod):
-        raise InputError(f"{method.name} does not learn by epochs, so there is none to time")
+        raise InputError(f"{method.name} does not learn by epochs, so it cannot be timed")
     trainee = method.trainee(clicks, seed=seed, side=Side(), progress=progress)
     trainee.epoch()
     seconds = []
@@ -58,7 +54,7 @@ def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress
 def ratio(
     lines: Sequence[dict[str, Any]], *, over: str = "ubo", under: str = "relmf"
 ) -> list[dict[str, Any]]:
-    """How many times longer an epoch of one method is: by repeat, on each engine both ran on."""
+    """Divide the epoch times of two methods: by repeat, on each engine that ran both."""
     found = []
     for engine in sorted({line["engine"] for line in lines}):
         median = {

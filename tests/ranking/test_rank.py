@@ -1,0 +1,98 @@
+"""Ranks match sorting every user's candidates by hand, ties included."""
+
+import numpy as np
+import pytest
+
+from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.ids import Ids
+from unexposed.errors import InputError
+from unexposed.ranking import blocks
+from unexposed.ranking.blocks import tie_break
+from unexposed.ranking.rank import rank_catalogue, rank_judged
+from unexposed.ranking.top import best_first
+
+
+def brute_rank(score, user, item, candidates) -> int:
+    keys = [
+        (-score[user, c], int(tie_break(np.array([user]), np.array([c]))[0]), c) for c in candidates
+    ]
+    return 1 + [c for _, _, c in sorted(keys)].index(item)
+
+
+def by_hand(score, wanted, candidates):
+    """The rank of each wanted pair among the candidates of its user."""
+    return {
+        (u, i): brute_rank(score, u, i, np.flatnonzero(candidates[u]))
+        for u, i in np.argwhere(wanted)
+    }
+
+
+def ids(shape):
+    return {"user_ids": Ids.range(shape[0]), "item_ids": Ids.range(shape[1])}
+
+
+def log(clicked) -> Clicks:
+    return Clicks.from_pairs(*np.nonzero(clicked), **ids(clicked.shape))
+
+
+def judgements(judged, relevant) -> Judgements:
+    users, items = np.nonzero(judged)
+    return Judgements.from_pairs(users, items, relevant[users, items], **ids(judged.shape))
+
+
+def ranks(ranking, pairs):
+    users = np.unique(pairs.users)[ranking.users]
+    return dict(zip(zip(users, ranking.items, strict=True), ranking.ranks, strict=True))
+
+
+def in_catalogue(score, wanted, clicked):
+    pairs = judgements(wanted, wanted)
+    ranking = rank_catalogue(lambda users: score[users], pairs, log(clicked))
+    assert (ranking.n_candidates == (~clicked).sum(axis=1)[np.unique(pairs.users)]).all()
+    return ranks(ranking, pairs)
+
+
+@pytest.mark.parametrize("block_entries", [1, 120, 10**6])  # one user at a time, a few, all
+@pytest.mark.parametrize("n_items", [1, 3, 50])
+def test_ranks_match_sorting_by_hand(n_items, block_entries, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    rng = np.random.default_rng(n_items)
+    shape = (30, n_items)
+    score = rng.choice(np.array([-np.inf, -1, 0, 0.5, np.inf], dtype=np.float32), size=shape)
+    clicked = rng.random(shape) < rng.random((30, 1))  # users with few clicks and with many
+    wanted = ~clicked & (rng.random(shape) < 0.5)
+    assert in_catalogue(score, wanted, clicked) == by_hand(score, wanted, ~clicked)
+    judged, relevant = rng.random(shape) < 0.7, rng.random(shape) < 0.5
+    pairs = judgements(judged, relevant)
+    ranking = rank_judged(lambda users: score[users], pairs, log(clicked))
+    assert ranks(ranking, pairs) == by_hand(score, judged & relevant, judged)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_may_be_one_row_for_all_users_and_of_any_precision(dtype):
+    row = np.random.default_rng(0).permutation(8).astype(dtype) * 1e-12 + 1
+    score = np.broadcast_to(row, (6, 8))
+    every = np.ones((6, 8), dtype=bool)
+    assert in_catalogue(score, every, ~every) == by_hand(score, every, every)
+    assert in_catalogue(score, ~every, ~every) == {}
+
+
+def test_ties_favour_neither_popular_items_nor_low_indices():
+    n_users, n_items = 4000, 10
+    block = np.zeros((n_users, n_items), dtype=np.float32)
+    first = best_first(block, np.arange(n_users, dtype=np.int32), 1)[:, 0]
+    share = np.bincount(first, minlength=n_items) / n_users
+    np.testing.assert_allclose(share, 0.1, atol=0.025)  # 5 sd
+
+
+def test_a_clicked_pair_and_scores_that_are_not_numbers_are_refused():
+    pair = np.arange(48).reshape(6, 8) == 9
+    score = np.zeros((6, 8), dtype=np.float32)
+    with pytest.raises(InputError, match="was clicked"):
+        in_catalogue(score, pair, pair)
+    score[1, 0] = np.nan  # of an item that is not wanted
+    for clicked in (~pair, np.zeros_like(pair)):
+        with pytest.raises(InputError, match="not numbers"):
+            in_catalogue(score, pair, clicked)
+    with pytest.raises(InputError, match="not numbers"):
+        rank_judged(lambda users: np.nan * score[users], judgements(pair, pair), log(pair))
