@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from command import ended
-from unexposed.cli import doctor_checks as doctor
-from unexposed.cli.doctor_checks import Check
+from unexposed.cli import doctor
+from unexposed.cli.doctor import Check
 from unexposed.data.datasets import DATASETS
 from unexposed.engine import cuda
 from unexposed.engine.cpu.engine import CpuEngine
@@ -26,7 +26,7 @@ def no_data(tmp_path, monkeypatch) -> None:
 
 
 def findings(data_dir: Path | None = None) -> list[Check]:
-    return list(doctor.examine(data_dir, say=lambda _: None))
+    return list(doctor.examine(data_dir))
 
 
 def named(name: str, data_dir: Path | None = None) -> Check:
@@ -112,13 +112,13 @@ def test_a_kernel_cache_that_cannot_be_written_is_noted(monkeypatch):
 
 
 def test_a_card_is_shown_or_its_absence_explained(monkeypatch):
-    assert cuda.available() or named("card").found == "none: training runs on the processor"
+    assert cuda.available() or named("GPU").found == "none: training runs on the CPU"
     monkeypatch.setattr(cuda, "available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
-    check = named("card")
+    check = named("GPU")
     assert check.state == "note"
-    assert "sees no card, though nvidia-smi is here" in check.found
+    assert "finds no GPU, though nvidia-smi is here" in check.found
 
 
 def test_data_sets_that_are_absent_damaged_or_sound_are_told_apart(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, in the width of their terminal."""
+"""Tables that commands print, as wide as the terminal."""
 
 import sys
 from typing import Any
@@ -12,11 +12,11 @@ from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
 from unexposed.experiments.results import Line
 
-PLAIN_WIDTH = 140  # where the output is no terminal
+PLAIN_WIDTH = 140  # for a pipe or a file
 
 
 def console() -> Console:
-    """Standard output: the terminal's width, or a fixed one for a pipe or a file."""
+    """Standard output, as wide as the terminal, or of a fixed width without one."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 
 
@@ -29,12 +29,8 @@ def number(value: float) -> str:
 def comparison_table(comparison: Comparison) -> Table:
     """Mean ± sd over seeds; the best bold, and † where a method is significantly below it."""
     several = comparison.seeds > 1
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        caption=_caption(comparison),
-        caption_justify="left",
-    )
+    caption = _caption(comparison)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("method", no_wrap=True)
     for metric in comparison.protocol.metrics:
         table.add_column(metric, justify="right")
@@ -66,7 +62,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def run_table(lines: list[Line]) -> Table:
-    """A row for each arm of an experiment: its seeds, seconds and the means of its figures."""
+    """A row for each arm of an experiment: seeds, seconds and mean figures."""
     arms: dict[str, list[Line]] = {}
     for line in lines:
         arms.setdefault(line["arm"], []).append(line)
@@ -87,12 +83,12 @@ def _mean_text(values: list[Any]) -> str:
 
 
 def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
-    """Two columns: what, and its value."""
+    """Two columns: name and value."""
     table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
     table.add_column()
     table.add_column(overflow="fold")
     for key, value in rows.items():
-        # of a file, perhaps: no escapes of terminals, no markup
+        # a file may have said it: no terminal escapes, no markup
         table.add_row(plain(key), plain(_spoken(value), 100_000).replace("[", r"\["))
     return table
 

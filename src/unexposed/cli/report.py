@@ -1,19 +1,11 @@
-"""What there is to see: report, doctor."""
+"""`unexposed report`: a page about experiments and their results, or about one model."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unexposed.cli.options import (
-    NO_COLUMNS,
-    AsJson,
-    Columns,
-    DataDir,
-    TitleColumn,
-    with_columns,
-)
+from unexposed.cli.options import NO_COLUMNS, AsJson, Columns, TitleColumn, with_columns
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
@@ -58,39 +50,3 @@ def report(
         say(line)
     if as_json:
         print_json(document)
-
-
-def doctor(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="Look at this saved model instead.")
-    ] = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check this installation, with exit code 1 if something is broken; or all of a saved model."""
-    from unexposed.cli import doctor_checks as doctors
-
-    if folder is not None:
-        return _examine_model(folder, as_json=as_json)
-    checks = []
-    for check in doctors.examine(data_dir, say=say):
-        checks.append(check)
-        if not as_json:
-            print("\n".join(check.lines()), flush=True)
-    if as_json:
-        print_json(doctors.document(checks))
-    if not doctors.healthy(checks):
-        sys.exit(1)
-    return None
-
-
-def _examine_model(folder: Path, *, as_json: bool) -> None:
-    from unexposed.cli import tables
-    from unexposed.methods import make
-    from unexposed.model.load import describe
-
-    document = describe(folder, make)
-    if as_json:
-        return print_json(document)
-    tables.console().print(tables.key_value_table(document), "every checksum is right")
-    return None
