@@ -1,4 +1,4 @@
-"""Fill the tables of the pages from the committed results: python experiments/write_tables.py
+"""Write the tables of README and docs/ from the committed results.
 
 A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when one is stale.
 """
@@ -10,9 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, serving
+from docs_tables import benchmarks, comparisons, serving
 from docs_tables.blocks import filled, section_block
-from unexposed.report import experiment_tables as experiments
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
 from unexposed.report.tables import markdown
@@ -29,23 +28,23 @@ def result(name: str) -> Any:
 @cache
 def results() -> tuple[dict[str, Any], list[Section]]:
     found = document(HERE)
-    return found, sections(found, drawn=False)
+    return found, sections(found)
 
 
 def compared(name: str, dataset: str) -> str:
-    """A comparison that the command `compare --json` wrote."""
+    """The table of a comparison that `compare --json` wrote."""
     metrics = ["dcg@3", "map@3"]
-    table = experiments.short_comparison(name, name, result(name), PAPER[dataset], metrics)
+    table = comparisons.short_comparison(name, name, result(name), PAPER[dataset], metrics)
     return markdown(table)
 
 
 def compared_in(name: str) -> str:
     """DCG@3 of the methods of an experiment."""
-    return markdown(experiments.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
+    return markdown(comparisons.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
 
 
 def comparison(name: str) -> Any:
-    """What the results of an experiment come to."""
+    """The comparison that an experiment's results give."""
     asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
     return asked["found"]["comparison"]
 
@@ -64,7 +63,7 @@ def summary() -> str:
     }
     parts = []
     if found:
-        parts.append(markdown(experiments.side_by_side("results", "Results", found, "dcg@3")))
+        parts.append(markdown(comparisons.side_by_side("results", "Results", found, "dcg@3")))
     missing = [f"`{about['command']}`" for about in asked if about["missing"] or about["problem"]]
     if missing:
         parts.append(f"Some results are missing; to make them: {', '.join(missing)}.")

@@ -30,22 +30,22 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a self-contained page: of experiments and their results, or of one saved model."""
-    from unexposed.report import pages as reports
+    from unexposed.report import experiments, pages
 
     if out is None and not as_json:
         raise InputError("give --out to write a page, or --json to print what it would show")
-    kind = reports.kind_of(path)
+    kind = pages.kind_of(path)
     if out is not None:
-        reports.check_out(kind, out)
+        pages.check_out(kind, out)
     if kind == "experiments":
         if columns.are_given() or any((judged, protocol, titles, title)):
             raise InputError(f"{path} holds experiments: --judged and --titles are for a model")
-        document = reports.experiments_document(path, say=say)
-        written = [] if out is None else reports.write_experiments(document, out)
+        document = experiments.document(path, say)
+        written = [] if out is None else pages.write_experiments(document, out)
     else:
-        given = reports.Given(judged, protocol, titles, title, columns.given())
-        document = reports.model_document(path, given, say=say)
-        written = [] if out is None else reports.write_model(document, out)
+        given = pages.Given(judged, protocol, titles, title, columns.given())
+        document = pages.model_document(path, given, say=say)
+        written = [] if out is None else pages.write_model(document, out)
     for line in written:
         say(line)
     if as_json:
