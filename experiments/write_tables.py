@@ -14,7 +14,7 @@ from docs_tables import benchmarks, comparisons, serving
 from docs_tables.blocks import filled, section_block
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
-from unexposed.report.tables import markdown
+from unexposed.report.tables import Table, markdown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -70,46 +70,40 @@ def summary() -> str:
     return "\n\n".join(parts)
 
 
+def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
+    """A table made from one file of results."""
+    return lambda: markdown(make(result(name)))
+
+
+ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "results table": ("README.md", summary),
-    "cpu table": ("docs/engine.md", lambda: markdown(benchmarks.cpu(result("engine_cpu")))),
-    "validation batch table": ("docs/engine.md", partial(compared_in, "validation_batch_yahoo")),
-    "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
-    "step table": ("docs/engine.md", lambda: markdown(benchmarks.step(result("step")))),
-    "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),
-    "coat selection": (
-        "docs/results.md",
-        lambda: markdown(benchmarks.selection(result("selection_coat"))),
-    ),
-    "yahoo selection": (
-        "docs/results.md",
-        lambda: markdown(benchmarks.selection(result("selection_yahoo_r3"))),
-    ),
-    "fold-in table": (
-        "docs/serving.md",
-        lambda: markdown(serving.fold_in(result("fold_in_yahoo"))),
-    ),
-    "update table": ("docs/serving.md", lambda: markdown(serving.update(result("update_ml100k")))),
-    "lists table": ("docs/serving.md", lambda: markdown(serving.lists(result("recommend")))),
-    "memory table": ("docs/serving.md", lambda: markdown(serving.memory(result("recommend")))),
-    "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
-    "by hand table": ("docs/results.md", partial(compared, "coat_by_hand", "coat")),
-    "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
+    "cpu table": (ENGINE, written(benchmarks.cpu, "engine_cpu")),
+    "validation batch table": (ENGINE, partial(compared_in, "validation_batch_yahoo")),
+    "share table": (ENGINE, written(benchmarks.share, "epoch_share")),
+    "step table": (ENGINE, written(benchmarks.step, "step")),
+    "card table": (ENGINE, written(benchmarks.card, "engine_cuda")),
+    "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
+    "update table": (SERVING, written(serving.update, "update_ml100k")),
+    "lists table": (SERVING, written(serving.lists, "recommend")),
+    "memory table": (SERVING, written(serving.memory, "recommend")),
+    "coat selection": (RESULTS, written(benchmarks.selection, "selection_coat")),
+    "yahoo selection": (RESULTS, written(benchmarks.selection, "selection_yahoo_r3")),
+    "coat results": (RESULTS, partial(section, "section-coat", "compare", "coat")),
+    "by hand table": (RESULTS, partial(compared, "coat_by_hand", "coat")),
+    "yahoo results": (RESULTS, partial(section, "section-yahoo", "compare", "yahoo")),
     "refit results": (
-        "docs/results.md",
+        RESULTS,
         lambda: "\n\n".join(
             section(f"section-{name}", "compare", name) for name in ("refit_coat", "refit_yahoo")
         ),
     ),
-    "strategies results": (
-        "docs/results.md",
-        partial(section, "strategies", "compare", "ablation*"),
-    ),
-    "worlds results": ("docs/results.md", partial(section, "worlds", "compare", "semi_synthetic*")),
-    "exposure results": ("docs/results.md", partial(section, "exposure", "exposure_trend")),
-    "variance results": ("docs/results.md", partial(section, "noise", "gradient_variance")),
-    "timing results": ("docs/results.md", partial(section, "cost", "timing")),
-    "other results": ("docs/results.md", partial(section, "appendix", "compare", "")),
+    "strategies results": (RESULTS, partial(section, "strategies", "compare", "ablation*")),
+    "worlds results": (RESULTS, partial(section, "worlds", "compare", "semi_synthetic*")),
+    "exposure results": (RESULTS, partial(section, "exposure", "exposure_trend")),
+    "variance results": (RESULTS, partial(section, "noise", "gradient_variance")),
+    "timing results": (RESULTS, partial(section, "cost", "timing")),
+    "other results": (RESULTS, partial(section, "appendix", "compare", "")),
 }
 
 

@@ -110,18 +110,6 @@ settings = { strategy = "frozen" }
 ABLATION = 'kind = "compare"\nseeds = 3\n[data]\ndataset = "coat"\n' + "\n".join(
     f'[methods.{s}]\nmethod = "ubo"\nsettings = {{ strategy = "{s}" }}' for s in STRATEGIES
 )
-LEVERS = """kind = "compare"
-seeds = 3
-[data]
-dataset = "coat"
-[methods.ubo]
-[methods.far]
-method = "ubo"
-settings = { lookahead = 0.1 }
-[methods.all]
-method = "ubo"
-settings = { validation_users = 1.0, validation_items = 0 }
-"""
 WORLD = '[data]\nsemi_synthetic = "amazon_cds"\npower = {power}\n'
 POWER = 'kind = "compare"\nseeds = 2\n' + WORLD + "[methods.mf]\n[methods.ubo]\n"
 TREND = (
@@ -158,7 +146,6 @@ def write_all(folder: Path) -> Path:
     """One experiment of every kind, all of them run."""
     write(folder, "coat", COAT)
     write(folder, "ablation_coat", ABLATION)
-    write(folder, "levers_coat", LEVERS)
     for power in (0.5, 2):
         write(folder, f"world_{power}", POWER.replace("{power}", str(power)))
     write(folder, "trend", TREND.replace("{power}", "0.5"))

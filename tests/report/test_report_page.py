@@ -101,23 +101,6 @@ def test_a_strategy_is_set_against_ubo_on_the_same_users(document):
     assert arms["ubo"]["difference"] == 0
 
 
-def test_a_change_to_ubo_is_told_by_the_settings_that_differ(document, written):
-    arms = {a["arm"]: a["changed"] for a in about(document, "levers_coat")["found"]["ablation"]}
-    assert arms == {
-        "ubo": {},
-        "far": {"lookahead": [1e-3, 0.1]},
-        "all": {"validation_users": [0.2, 1.0], "validation_items": [1, 0]},
-    }
-    tables = (written / "tables.md").read_text(encoding="utf-8")
-    part = tables[tables.index("One change to UBO at a time") :]
-    rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
-    assert [row[0] for row in rows[1:4]] == [
-        "| –",
-        "| lookahead: 0.001 → 0.1",
-        "| validation_items: 1 → 0, validation_users: 0.2 → 1",
-    ]
-
-
 def test_a_trend_has_the_mean_and_deviation_over_seeds_of_the_steps_that_all_reached(document):
     ubo = about(document, "trend")["found"]["trend"][0]
     assert ubo["iterations"]["at"] == [1, 2]  # at 0 there was none

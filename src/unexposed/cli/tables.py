@@ -11,6 +11,7 @@ from unexposed.errors import plain
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
 from unexposed.experiments.results import Line
+from unexposed.report.tables import NONE, number, spread
 
 PLAIN_WIDTH = 140  # for a pipe or a file
 
@@ -18,12 +19,6 @@ PLAIN_WIDTH = 140  # for a pipe or a file
 def console() -> Console:
     """Standard output, as wide as the terminal, or of a fixed width without one."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-
-
-def number(value: float) -> str:
-    """Three decimals, without the zero before the point."""
-    text = f"{value:.3f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -44,7 +39,7 @@ def comparison_table(comparison: Comparison) -> Table:
         cells = []
         for metric, values in result.values.items():
             mean, sd = statistics.mean_sd(values)
-            text = f"{number(mean)} ± {number(sd)}" if several else number(mean)
+            text = spread(mean, sd) if several else number(mean)
             if best[metric] == result.label:
                 cells.append(f"[bold]{text}[/bold]  ")
             else:
@@ -79,7 +74,7 @@ def run_table(lines: list[Line]) -> Table:
 
 
 def _mean_text(values: list[Any]) -> str:
-    return "–" if None in values else number(sum(values) / len(values))
+    return NONE if None in values else number(sum(values) / len(values))
 
 
 def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
@@ -126,6 +121,6 @@ def evaluation_table(document: dict[str, Any]) -> Table:
             metric,
             number(all_items["mean"]),
             f"{number(low)} – {number(high)}",
-            *("–" if c is None else number(c) for c in cells),
+            *map(number, cells),
         )
     return table

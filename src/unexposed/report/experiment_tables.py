@@ -11,7 +11,6 @@ from unexposed.report.tables import (
     code,
     number,
     p_value,
-    setting_value,
     shown,
     signed,
     spread,
@@ -127,46 +126,6 @@ def base_title(arms: Sequence[dict[str, Any]], titles: Titles) -> str:
     """The title of the arm without a change, which the others are compared with."""
     base = next(arm["arm"] for arm in arms if not arm["changed"])
     return titles.get(base, base)
-
-
-def levers(
-    name: str,
-    title: str,
-    panels: Mapping[str, Sequence[dict[str, Any]]],
-    metric: str,
-    titles: Titles,
-) -> Table:
-    """A method with one thing changed, and the difference on the same users of each data set."""
-    rows: dict[str, list[Cell]] = {}
-    for arms in panels.values():
-        rows |= {_change(arm): [] for arm in arms}
-    for arms in panels.values():
-        own = {_change(arm): arm for arm in arms}
-        for change, row in rows.items():
-            arm = own.get(change)
-            row += cells(number(arm["mean"]), _less(arm)) if arm else cells(NONE, NONE)
-    base = base_title(next(iter(panels.values())), titles)
-    heads = ["change"]
-    for where in panels:
-        heads += [f"{where} {shown(metric)}", f"less {base}'s (95 % interval)"]
-    body = [cells(change or NONE, *rows[change]) for change in sorted(rows)]
-    note = "Intervals over users, by bootstrap; one in twenty misses zero by chance."
-    return Table(name, title, heads, body, [note])
-
-
-def _change(arm: dict[str, Any]) -> str:
-    """The settings that set an arm apart; empty for the usual form, which so comes first."""
-    return ", ".join(
-        f"{name}: {setting_value(was)} → {setting_value(now)}"
-        for name, (was, now) in sorted(arm["changed"].items())
-    )
-
-
-def _less(arm: dict[str, Any]) -> Cell:
-    if not arm["changed"]:
-        return Cell(NONE)
-    low, high = arm["difference_ci95"]
-    return Cell(signed(arm["difference"]), bold=low > 0 or high < 0, aside=_interval((low, high)))
 
 
 def _interval(ends: Sequence[float]) -> str:

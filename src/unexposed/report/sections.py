@@ -30,7 +30,7 @@ class Section:
 
 def sections(document: Document) -> list[Section]:
     """Every section that has something to show, in reading order."""
-    made = (_ablations, _levers, _powers, _trends, _variances, _timing, _appendix)
+    made = (_ablations, _powers, _trends, _variances, _timing, _appendix)
     found = [*_comparisons(document), *(make_one(document) for make_one in made)]
     return [section for section in found if section is not None]
 
@@ -64,23 +64,14 @@ def _comparisons(document: Document) -> Iterator[Section]:
 
 
 def _is_ablation(about: About) -> bool:
-    results = about["found"]["comparison"]["results"]
-    return len(about["found"]["ablation"]) == len(results)
-
-
-def _turns_levers(about: About) -> bool:
-    """Whether all arms learn the exposure by one strategy, and differ in other settings."""
-    return _is_ablation(about) and not any(
-        "strategy" in arm["changed"] for arm in about["found"]["ablation"]
-    )
+    """Whether all arms are forms of one method that learn the exposure by several strategies."""
+    forms = about["found"]["ablation"]
+    is_one_method = len(forms) == len(about["found"]["comparison"]["results"])
+    return is_one_method and any("strategy" in form["changed"] for form in forms)
 
 
 def _ablations(document: Document) -> Section | None:
-    chosen = [
-        about
-        for about in _with(document, "ablation")
-        if _is_ablation(about) and not _turns_levers(about)
-    ]
+    chosen = [about for about in _with(document, "ablation") if _is_ablation(about)]
     if not chosen:
         return None
     places = [a["where"] for a in chosen]
@@ -102,18 +93,6 @@ def _ablations(document: Document) -> Section | None:
         chosen,
         lambda looks: [figures.ablation(panels, looks, metric=metric, base=base)],
     )
-
-
-def _levers(document: Document) -> Section | None:
-    chosen = [about for about in _with(document, "ablation") if _turns_levers(about)]
-    if not chosen:
-        return None
-    panels = {about["where"]: about["found"]["ablation"] for about in chosen}
-    metric, known = chosen[0]["found"]["metric"], titles(document)
-    base = make.base_title(chosen[0]["found"]["ablation"], known)
-    table = make.levers("changes", f"One change to {base} at a time", panels, metric, known)
-    text = _caveats(document, chosen)
-    return Section("levers", f"What holds {base} back?", text, [table], chosen)
 
 
 def _powers(document: Document) -> Section | None:
@@ -229,8 +208,6 @@ def _appendix(document: Document) -> Section | None:
     """Other metrics, and how each method does on popular and on rare items."""
     tables = []
     for about in _with(document, "comparison"):
-        if _turns_levers(about):
-            continue
         found = about["found"]
         if "semi_synthetic" in about["data"] or _is_ablation(about):
             name, title = f"full-{about['name']}", f"{about['title']}: every metric"
