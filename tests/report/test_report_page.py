@@ -167,7 +167,7 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     document = experiments_document(folder)
     assert about(document, "coat")["missing"] == [{"arm": "mf", "seeds": [1]}]
     rows = about(document, "coat")["found"]["comparison"]["results"]
-    assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds is no rival
+    assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds cannot compete
     write_experiments(document, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "<code>mf</code> (seed 1)" in page

@@ -225,25 +225,24 @@ def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:
     rng = np.random.default_rng(0)
     n_users, n_items, dim, n, each = 8, 6, 4, 32, 3
 
-    def rows(high: int, size: int = n) -> Any:
+    def drawn(high: int, size: int = n) -> Any:
         return rng.integers(high, size=size, dtype=np.int32)
 
+    def normal(*shape: int) -> Any:
+        return rng.normal(0, 0.5, shape).astype(np.float32)
+
     start: dict[str, Any] = {
-        "user_factors": rng.normal(0, 0.5, (n_users, dim)).astype(np.float32),
-        "item_factors": rng.normal(0, 0.5, (n_items, dim)).astype(np.float32),
-        "exposure_user_factors": rng.normal(0, 0.5, (n_users, dim)).astype(np.float32),
-        "gate_weight": rng.normal(0, 0.5, dim).astype(np.float32),
+        "user_factors": normal(n_users, dim),
+        "item_factors": normal(n_items, dim),
+        "exposure_user_factors": normal(n_users, dim),
+        "gate_weight": normal(dim),
         "gate_bias": np.zeros(1, dtype=np.float32),
     }
-    samples = Samples(
-        rows(n_users),
-        np.arange(n + 1) * each,
-        rows(n_items, n * each),
-        np.ones(n, dtype=np.float32),
-    )
+    ends, weights = np.arange(n + 1) * each, np.ones(n, dtype=np.float32)
+    samples = Samples(drawn(n_users), ends, drawn(n_items, n * each), weights)
     given: dict[str, Any] = {
         "exposure": rng.uniform(0.1, 1, n_items).astype(np.float32),
-        "validation": ValidationSet(rows(n_users), rows(n_items), rng.random(n) < 0.5),
+        "validation": ValidationSet(drawn(n_users), drawn(n_items), rng.random(n) < 0.5),
     }
     what = (Objective("low_variance", "bilevel"), Optimiser(1e-2, 1e-3, lookahead=0.05), start)
     began = time.perf_counter()

@@ -21,7 +21,7 @@ def similar(
     safe: SpreadsheetSafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the items or users whose vectors are most like those of one."""
+    """Show the items or users that are most like one, by their vectors."""
     from unexposed.data.write import printed, spreadsheet_safe
     from unexposed.methods import load
 
