@@ -1,4 +1,4 @@
-"""Fill the tables of the pages from the committed results: python experiments/write_tables.py
+"""Write the tables of README and docs/ from the committed results.
 
 A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when one is stale.
 """
@@ -10,12 +10,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, serving
+from docs_tables import benchmarks, comparisons, serving
 from docs_tables.blocks import filled, section_block
-from unexposed.report import experiment_tables as experiments
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
-from unexposed.report.tables import markdown
+from unexposed.report.tables import Table, markdown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -29,23 +28,23 @@ def result(name: str) -> Any:
 @cache
 def results() -> tuple[dict[str, Any], list[Section]]:
     found = document(HERE)
-    return found, sections(found, drawn=False)
+    return found, sections(found)
 
 
 def compared(name: str, dataset: str) -> str:
-    """A comparison that the command `compare --json` wrote."""
+    """The table of a comparison that `compare --json` wrote."""
     metrics = ["dcg@3", "map@3"]
-    table = experiments.short_comparison(name, name, result(name), PAPER[dataset], metrics)
+    table = comparisons.short_comparison(name, name, result(name), PAPER[dataset], metrics)
     return markdown(table)
 
 
 def compared_in(name: str) -> str:
     """DCG@3 of the methods of an experiment."""
-    return markdown(experiments.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
+    return markdown(comparisons.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
 
 
 def comparison(name: str) -> Any:
-    """What the results of an experiment come to."""
+    """The comparison that an experiment's results give."""
     asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
     return asked["found"]["comparison"]
 
@@ -64,47 +63,41 @@ def summary(*names: str) -> str:
     }
     parts = []
     if found:
-        parts.append(markdown(experiments.side_by_side("results", "Results", found, "dcg@3")))
+        parts.append(markdown(comparisons.side_by_side("results", "Results", found, "dcg@3")))
     missing = [f"`{about['command']}`" for about in asked if about["missing"] or about["problem"]]
     if missing:
         parts.append(f"Some results are missing; to make them: {', '.join(missing)}.")
     return "\n\n".join(parts)
 
 
+def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
+    """A table made from one file of results."""
+    return lambda: markdown(make(result(name)))
+
+
+ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "results table": ("README.md", partial(summary, "coat", "yahoo")),
-    "cpu table": ("docs/engine.md", lambda: markdown(benchmarks.cpu(result("engine_cpu")))),
-    "validation batch table": ("docs/engine.md", partial(compared_in, "validation_batch_yahoo")),
-    "share table": ("docs/engine.md", lambda: markdown(benchmarks.share(result("epoch_share")))),
-    "step table": ("docs/engine.md", lambda: markdown(benchmarks.step(result("step")))),
-    "card table": ("docs/engine.md", lambda: markdown(benchmarks.card(result("engine_cuda")))),
-    "coat selection": (
-        "docs/results.md",
-        lambda: markdown(benchmarks.selection(result("selection_coat"))),
-    ),
-    "yahoo selection": (
-        "docs/results.md",
-        lambda: markdown(benchmarks.selection(result("selection_yahoo_r3"))),
-    ),
-    "fold-in table": (
-        "docs/serving.md",
-        lambda: markdown(serving.fold_in(result("fold_in_yahoo"))),
-    ),
-    "update table": ("docs/serving.md", lambda: markdown(serving.update(result("update_ml100k")))),
-    "lists table": ("docs/serving.md", lambda: markdown(serving.lists(result("recommend")))),
-    "memory table": ("docs/serving.md", lambda: markdown(serving.memory(result("recommend")))),
-    "coat results": ("docs/results.md", partial(section, "section-coat", "compare", "coat")),
-    "by hand table": ("docs/results.md", partial(compared, "coat_by_hand", "coat")),
-    "yahoo results": ("docs/results.md", partial(section, "section-yahoo", "compare", "yahoo")),
-    "refit results": ("docs/results.md", partial(summary, "refit_coat", "refit_yahoo")),
-    "strategies results": (
-        "docs/results.md",
-        partial(section, "strategies", "compare", "ablation*"),
-    ),
-    "worlds results": ("docs/results.md", partial(section, "worlds", "compare", "semi_synthetic*")),
-    "exposure results": ("docs/results.md", partial(section, "exposure", "exposure_trend")),
-    "variance results": ("docs/results.md", partial(section, "noise", "gradient_variance")),
-    "timing results": ("docs/results.md", partial(section, "cost", "timing")),
+    "cpu table": (ENGINE, written(benchmarks.cpu, "engine_cpu")),
+    "validation batch table": (ENGINE, partial(compared_in, "validation_batch_yahoo")),
+    "share table": (ENGINE, written(benchmarks.share, "epoch_share")),
+    "step table": (ENGINE, written(benchmarks.step, "step")),
+    "card table": (ENGINE, written(benchmarks.card, "engine_cuda")),
+    "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
+    "update table": (SERVING, written(serving.update, "update_ml100k")),
+    "lists table": (SERVING, written(serving.lists, "recommend")),
+    "memory table": (SERVING, written(serving.memory, "recommend")),
+    "coat selection": (RESULTS, written(benchmarks.selection, "selection_coat")),
+    "yahoo selection": (RESULTS, written(benchmarks.selection, "selection_yahoo_r3")),
+    "coat results": (RESULTS, partial(section, "section-coat", "compare", "coat")),
+    "by hand table": (RESULTS, partial(compared, "coat_by_hand", "coat")),
+    "yahoo results": (RESULTS, partial(section, "section-yahoo", "compare", "yahoo")),
+    "refit results": (RESULTS, partial(summary, "refit_coat", "refit_yahoo")),
+    "strategies results": (RESULTS, partial(section, "strategies", "compare", "ablation*")),
+    "worlds results": (RESULTS, partial(section, "worlds", "compare", "semi_synthetic*")),
+    "exposure results": (RESULTS, partial(section, "exposure", "exposure_trend")),
+    "variance results": (RESULTS, partial(section, "noise", "gradient_variance")),
+    "timing results": (RESULTS, partial(section, "cost", "timing")),
 }
 
 

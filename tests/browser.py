@@ -1,4 +1,4 @@
-"""What a browser makes of a page, and whether it needs anything beside it."""
+"""How wide a browser lays a page out, and whether the page is self-contained."""
 
 import re
 import subprocess
@@ -15,9 +15,9 @@ def check_self_contained(page: str) -> None:
 
 
 def page_width(page: Path, folder: Path, width: int) -> int:
-    """How wide chromium lays the page out in a frame of this width: more, and it scrolls sideways.
+    """The width of the page in a frame of this width; if larger, the page scrolls sideways.
 
-    A frame, because a headless window is never as narrow as a phone.
+    In a frame, because a headless window cannot be as narrow as a phone.
     """
     probe = folder / "probe.html"
     probe.write_text(

@@ -1,5 +1,6 @@
 """The command, run in this process or in one of its own."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,14 @@ import pytest
 
 from unexposed import cli
 
+LOG = "user,item\n" + "".join(f"u{u},i{(u * k) % 7}\n" for u in range(12) for k in (1, 2, 3))
+JUDGED = "user,item,relevance\n" + "".join(
+    f"u{u},i{i},{int((u + i) % 3 == 0)}\n" for u in range(12) for i in range(7)
+)
+
 
 def ended(*words: str) -> int:
-    """The exit code of the command in this process."""
+    """Run the command in this process and return its exit code."""
     with (
         mock.patch.object(sys, "argv", ["unexposed", *words]),
         pytest.raises(SystemExit) as end,
@@ -23,11 +29,9 @@ def ended(*words: str) -> int:
 def python(
     *words: str, limit: float = 0, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own, which may use so many addresses."""
+    """Run Python in a process of its own, with this many bytes of address space."""
 
     def restrict() -> None:
-        import resource
-
         resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
 
     return subprocess.run(

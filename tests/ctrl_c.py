@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def interrupted(act: Callable[[], object], *, after: int, files: tuple[str, ...]) -> bool:
-    """Whether it ended before Ctrl-C came: as Python does, after a call of the system's.
+    """Press Ctrl-C after this many calls that code in these files makes into C.
 
-    `after` counts the calls that the code in these files makes.
+    True if `act` ended before that.
     """
     calls = iter(range(after + 1))
 
@@ -32,9 +32,9 @@ def interrupted(act: Callable[[], object], *, after: int, files: tuple[str, ...]
 
 
 def interrupted_at(words: str, said: str, folder: Path) -> tuple[int, str]:
-    """Exit code and messages of a command that Ctrl-C ends, as at a terminal, when it says this.
+    """Press Ctrl-C when the command says this; its exit code and messages.
 
-    The terminal gives it to all processes. Messages end when the last of them has ended.
+    As at a terminal, all its processes get the signal. Messages end when the last process ends.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "unexposed", *words.split()],

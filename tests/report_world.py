@@ -1,4 +1,4 @@
-"""A folder of experiments with invented results, as `unexposed run` would write them."""
+"""A folder of experiments with invented results, in the form that `unexposed run` writes."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ USERS = 40
 
 
 def write(folder: Path, name: str, text: str, *, run: bool = True) -> None:
-    """An experiment and, if it was run, its results."""
+    """Write an experiment and, if it was run, its results."""
     (folder / "results").mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     if run:
@@ -25,7 +25,7 @@ def write(folder: Path, name: str, text: str, *, run: bool = True) -> None:
 
 
 def line(asked: Experiment, arm: str, seed: int, **changed: Any) -> dict[str, Any]:
-    """The line of one run."""
+    """The result of one run."""
     return {
         "experiment": asked.name,
         **asked.identity(asked.arms[arm]),
@@ -43,7 +43,7 @@ def line(asked: Experiment, arm: str, seed: int, **changed: Any) -> dict[str, An
 
 
 def compared(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
-    """Each user's value is a level of the method, a trait of the user and a bit of the seed."""
+    """Each user's value: a level of the method, a trait of the user and some noise by seed."""
     method = asked.arms[arm].method
     level = LEVEL[method.name] - 0.1 * (getattr(method, "strategy", "bilevel") == "joint")
     trait = np.linspace(-0.1, 0.1, USERS)
@@ -110,18 +110,6 @@ settings = { strategy = "frozen" }
 ABLATION = 'kind = "compare"\nseeds = 3\n[data]\ndataset = "coat"\n' + "\n".join(
     f'[methods.{s}]\nmethod = "ubo"\nsettings = {{ strategy = "{s}" }}' for s in STRATEGIES
 )
-LEVERS = """kind = "compare"
-seeds = 3
-[data]
-dataset = "coat"
-[methods.ubo]
-[methods.far]
-method = "ubo"
-settings = { lookahead = 0.1 }
-[methods.all]
-method = "ubo"
-settings = { validation_users = 1.0, validation_items = 0 }
-"""
 WORLD = '[data]\nsemi_synthetic = "amazon_cds"\npower = {power}\n'
 POWER = 'kind = "compare"\nseeds = 2\n' + WORLD + "[methods.mf]\n[methods.ubo]\n"
 TREND = (
@@ -146,6 +134,11 @@ machine = "GTX 1650"
 seconds = { relmf = 1.35, ubo = 6.54 }
 [caveats]
 amazon_cds = "Not the paper's data."
+[titles]
+ubo = "UBO"
+ubo-frozen = "UBO, frozen exposure"
+ubo-joint = "JointOpt"
+inverse_propensity = "L1, inverse propensity"
 """
 
 
@@ -153,7 +146,6 @@ def write_all(folder: Path) -> Path:
     """One experiment of every kind, all of them run."""
     write(folder, "coat", COAT)
     write(folder, "ablation_coat", ABLATION)
-    write(folder, "levers_coat", LEVERS)
     for power in (0.5, 2):
         write(folder, f"world_{power}", POWER.replace("{power}", str(power)))
     write(folder, "trend", TREND.replace("{power}", "0.5"))

@@ -1,39 +1,30 @@
-"""The tables of the engines' benchmarks, from the JSON that each of them writes."""
+"""Tables of the engines' benchmarks, from the JSON that each of them writes."""
 
 from statistics import mean
 from typing import Any
 
 from unexposed.methods import make
-from unexposed.report.tables import NONE, Cell, Table, signed
+from unexposed.report.tables import NONE, Cell, Table, cells, code, signed
 
 
 def card(document: dict[str, Any]) -> Table:
-    """What the CUDA engine reached, against its bars."""
+    """The CUDA engine against its bars."""
     rows = []
     for row in document["figures"]:
         took = sorted(row["seconds"])
-        rows.append(
-            [
-                Cell(row["name"]),
-                Cell(f"{row['batch_size']:,}"),
-                Cell(f"{row['median']:.4f}", aside=f"{took[0]:.4f} … {took[-1]:.4f}"),
-                Cell(f"{row['samples_a_second'] / 1e6:,.0f}"),
-                Cell(row["bar"] or NONE),
-            ]
-        )
+        median = Cell(f"{row['median']:.4f}", aside=f"{took[0]:.4f} … {took[-1]:.4f}")
+        speed = f"{row['samples_a_second'] / 1e6:,.0f}"
+        rows.append(cells(row["name"], f"{row['batch_size']:,}", median, speed, row["bar"] or NONE))
     heads = ["", "batch", "seconds an epoch (least … most)", "million samples a second", "bar"]
     note = f"{document['card']}, torch {document['torch']}; seconds are medians of the repeats."
     return Table("card", "The CUDA engine", heads, rows, [note])
 
 
 def cpu(document: dict[str, Any]) -> Table:
-    """What the CPU engine reached, against its bars."""
+    """The CPU engine against its bars."""
+    parts = ("median", "least", "greatest")
     rows = [
-        [
-            Cell(row["what"]),
-            Cell(row["bar"] or NONE),
-            *(Cell(_figure(row[key])) for key in ("median", "least", "greatest")),
-        ]
+        cells(row["what"], row["bar"] or NONE, *(_figure(row[part]) for part in parts))
         for row in document["table"]
     ]
     clicks, load = document["clicks"], document["load_average"][0]
@@ -41,11 +32,11 @@ def cpu(document: dict[str, Any]) -> Table:
         f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024. Other programs had "
         f"{document['others_share']:.0%} of the cores; load average {load:.1f}."
     )
-    return Table("cpu", "The CPU engine", ["", "bar", "median", "least", "greatest"], rows, [note])
+    return Table("cpu", "The CPU engine", ["", "bar", *parts], rows, [note])
 
 
 def _figure(value: float | None) -> str:
-    """Two places where they say something; what could not be measured is absent."""
+    """Two decimals below a hundred; `absent` for a figure that could not be measured."""
     if value is None:
         return "absent"
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
@@ -53,45 +44,35 @@ def _figure(value: float | None) -> str:
 
 def share(document: dict[str, Any]) -> Table:
     """Milliseconds of an epoch by part, and the share outside the kernel."""
-    parts = list(document["methods"]["mf"]["seconds"])
+    parts = list(next(iter(document["methods"].values()))["seconds"])
     rows = []
     for method, row in document["methods"].items():
         outside = row["share_outside"]
-        rows.append(
-            [
-                Cell(method, code=True),
-                *(Cell(f"{1000 * row['seconds'][part]['median']:.1f}") for part in parts),
-                Cell(
-                    f"{outside['median']:.0%}",
-                    aside=f"{outside['least']:.0%} … {outside['greatest']:.0%}",
-                ),
-            ]
-        )
+        span = f"{outside['least']:.0%} … {outside['greatest']:.0%}"
+        spent = (f"{1000 * row['seconds'][part]['median']:.1f}" for part in parts)
+        rows.append(cells(code(method), *spent, Cell(f"{outside['median']:.0%}", aside=span)))
     heads = ["", *(f"{part}, ms" for part in parts), "share outside the kernel"]
     note = f"CPU milliseconds on one core, medians of {document['epochs']} epochs."
     return Table("share", "Where an epoch goes", heads, rows, [note])
 
 
 def step(document: list[dict[str, Any]]) -> Table:
-    """Held-out quality under each make of a step, with the difference to the engines' own."""
+    """Held-out quality with each kind of step, and how often it beats the engines' own."""
     cases = list(dict.fromkeys((row["dataset"], row["method"]) for row in document))
     found = {(row["dataset"], row["method"], row["step"]): row["held_out"] for row in document}
-    steps = list(dict.fromkeys(row["step"] for row in document))
-    rows = []
-    for name in steps:
-        cells = [Cell(name)]
-        for case in cases:
-            values, ours = found.get((*case, name)), found[(*case, steps[0])]
-            if values is None:
-                cells.append(Cell("–"))
-                continue
-            apart = [a - b for a, b in zip(values, ours, strict=True)]
-            better = sum(a > 0 for a in apart)
-            told = f"{mean(values):.4f}".removeprefix("0")
-            if name != steps[0]:
-                told += f" ({better} of {len(apart)} seeds higher)"
-            cells.append(Cell(told))
-        rows.append(cells)
+    own, *others = dict.fromkeys(row["step"] for row in document)
+
+    def cell(case: tuple[str, str], name: str) -> str:
+        values = found.get((*case, name))
+        if values is None:
+            return NONE
+        quality = f"{mean(values):.4f}".removeprefix("0")
+        if name == own:
+            return quality
+        higher = sum(a > b for a, b in zip(values, found[(*case, own)], strict=True))
+        return f"{quality} ({higher} of {len(values)} seeds higher)"
+
+    rows = [cells(name, *(cell(case, name) for case in cases)) for name in (own, *others)]
     heads = ["step", *(f"{dataset}, {method}" for dataset, method in cases)]
     note = "SNIPS DCG@3 of held-out clicks at the best epoch, mean over seeds."
     return Table("step", "How a step is made", heads, rows, [note])

@@ -1,19 +1,19 @@
-"""The tables of what serving costs and what it is worth, from the JSON of its benchmarks."""
+"""Tables of what serving costs and what it is worth, from the JSON of its benchmarks."""
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, number
+from unexposed.report.tables import NONE, Cell, Table, cells, code, number
 
 
 def fold_in(document: list[dict[str, Any]]) -> Table:
-    """DCG@3 of users folded in and of the same users trained with everybody."""
+    """DCG@3 of users who are folded in, and trained with everybody."""
+    kinds = ("retrained", "folded_in", "popular")
     rows = [
-        [
-            Cell(row["method"], code=True),
-            Cell(str(row["seed"])),
-            *(Cell(number(row[key])) for key in ("retrained", "folded_in", "popular")),
+        cells(
+            *(code(row["method"]), str(row["seed"])),
+            *(number(row[kind]) for kind in kinds),
             _share(row),
-        ]
+        )
         for row in document
     ]
     heads = ["", "seed", "trained with all", "folded in", "popular list", "difference (± 1 se)"]
@@ -27,26 +27,19 @@ def fold_in(document: list[dict[str, Any]]) -> Table:
 def update(document: list[dict[str, Any]]) -> Table:
     """Quality and seconds of an update, of a full training, and of folding in alone."""
     rows = [
-        [
-            Cell(row["method"], code=True),
+        cells(
+            code(row["method"]),
             *(
                 Cell(number(row["everybody"][kind]), aside=number(row["new_users"][kind]))
                 for kind in ("retrained", "updated", "folded_in")
             ),
             _share(row),
-            *(Cell(f"{row['seconds'][kind]:.1f}") for kind in ("retrained", "updated")),
-        ]
+            *(f"{row['seconds'][kind]:.1f}" for kind in ("retrained", "updated")),
+        )
         for row in document
     ]
-    heads = [
-        "",
-        "trained on all",
-        "updated",
-        "folded in only",
-        "updated against trained (± 1 se)",
-        "seconds, trained",
-        "updated",
-    ]
+    heads = ["", "trained on all", "updated", "folded in only", "updated against trained (± 1 se)"]
+    heads += ["seconds, trained", "updated"]
     first, loads = document[0], [row["load_average"] or 0 for row in document]
     note = (
         f"MovieLens 100K, {first['clicks']['older']:,} older and {first['clicks']['newer']:,} "
@@ -60,11 +53,11 @@ def update(document: list[dict[str, Any]]) -> Table:
 def lists(document: dict[str, Any]) -> Table:
     """How fast lists are made beside implicit's."""
     rows = [
-        [
-            Cell(f"implicit's seconds over ours, {clock}"),
-            Cell("≥ 1"),
-            *(Cell(f"{v:.2f}") for v in ratio.values()),
-        ]
+        cells(
+            f"implicit's seconds over ours, {clock}",
+            "≥ 1",
+            *(f"{value:.2f}" for value in ratio.values()),
+        )
         for clock, ratio in document["speed"].items()
         if ratio is not None
     ]
@@ -78,15 +71,11 @@ def lists(document: dict[str, Any]) -> Table:
 
 def memory(document: dict[str, Any]) -> Table:
     """The memory it takes to write lists to a file."""
-    rows = [
-        [
-            Cell(f"{row['users']:,} users to {row['format']}"),
-            Cell("< 2"),
-            Cell(NONE if row["peak"] is None else f"{row['peak'] / 2**30:.2f}"),
-            Cell(f"{row['bytes'] / 1e6:,.0f}"),
-        ]
-        for row in document["stream"]
-    ]
+    rows = []
+    for row in document["stream"]:
+        peak = NONE if row["peak"] is None else f"{row['peak'] / 2**30:.2f}"
+        what = f"{row['users']:,} users to {row['format']}"
+        rows.append(cells(what, "< 2", peak, f"{row['bytes'] / 1e6:,.0f}"))
     heads = ["", "bar", "GiB above the model", "file, MB"]
     return Table("memory", "Memory of writing lists", heads, rows)
 

@@ -6,10 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from browser import check_self_contained, page_width
-from unexposed.cli import app
+from command import ended
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.read import read_judged, read_titles
@@ -17,21 +16,26 @@ from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, describe, protocol
 from unexposed.methods import METHODS, load, make
-from unexposed.report.names import LONGEST, Names, short
+from unexposed.report.page import LONGEST, Names, short
 from unexposed.report.pages import Given, model_document, write_model
 from unexposed.report.portrait import document as portrait
 from unexposed.report.portrait import rank_correlation, relations
+from unexposed.report.portrait_tables import lead
 from unexposed.report.sampled import draw, never_shown, relevance_of
 from unexposed.report.tables import number, shown
+from unexposed.settings import known
 
-SHORT = {"epochs": 2, "dim": 4}
+SMALL = {"epochs": 2, "dim": 4, "n_models": 2}
 
 
-def settings_of(name):
-    from unexposed.settings import known
+def fitted(name, world):
+    settings = {key: value for key, value in SMALL.items() if key in known(METHODS[name])}
+    return make(name, **settings).fit(world.split(seed=0).train, seed=0)
 
-    small = SHORT | {"n_models": 2, "submodels": 2}
-    return {key: value for key, value in small.items() if key in known(METHODS[name])}
+
+def written(document, path):
+    write_model(document, path)
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +49,27 @@ def folder(small_world, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def model(folder):
+    return load(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def sample(model):
+    return draw(model)
+
+
+@pytest.fixture(scope="module")
 def document(folder):
     return model_document(folder / "model", Given(judged=folder / "judged.csv"))
 
 
 @pytest.fixture(scope="module")
 def page(document, folder):
-    write_model(document, folder / "page.html")
-    return (folder / "page.html").read_text(encoding="utf-8")
+    return written(document, folder / "page.html")
 
 
-def test_the_log_is_counted_as_it_is(folder, document):
-    clicks = load(folder / "model").clicks
-    log = document["log"]
+def test_the_log_is_counted_as_it_is(model, document):
+    clicks, log = model.clicks, document["log"]
     assert (log["clicks"], log["users"], log["items"]) == (len(clicks), 120, 60)
     assert log["clicks_an_item"]["most"] == clicks.item_counts.max()
     assert log["items_without_clicks"] == (clicks.item_counts == 0).sum()
@@ -66,9 +78,7 @@ def test_the_log_is_counted_as_it_is(folder, document):
     assert log["item_curve"]["clicks"][0] == clicks.item_counts.max()
 
 
-def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(folder):
-    model = load(folder / "model")
-    sample = draw(model)
+def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(model, sample):
     users = model.user_ids.values[sample.pair_users].tolist()
     items = model.item_ids.values[sample.pair_items].tolist()
     m = model.exposure(users, items).astype(float)
@@ -79,9 +89,7 @@ def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(folder):
     assert not model.clicks.contain(sample.pair_users, sample.pair_items).any()
 
 
-def test_exposure_is_averaged_by_the_activity_of_the_user_and_the_clicks_of_the_item(folder):
-    model = load(folder / "model")
-    sample = draw(model)
+def test_exposure_is_averaged_by_activity_of_the_user_and_clicks_of_the_item(model, sample):
     groups = relations(model, sample)["by_popularity"]
     assert [group["users"] for group in groups] == ["few clicks", "some clicks", "many clicks"]
     activity = model.clicks.user_counts[sample.pair_users]
@@ -93,27 +101,19 @@ def test_exposure_is_averaged_by_the_activity_of_the_user_and_the_clicks_of_the_
     assert [row["clicks"] for row in rows] == sorted(row["clicks"] for row in rows)
 
 
-def test_expomf_already_gives_the_exposure_of_an_unclicked_pair(small_world):
-    model = make("expomf", **settings_of("expomf")).fit(small_world.split(seed=0).train, seed=0)
-    exposure = np.array([0.2, 0.9])
-    np.testing.assert_allclose(never_shown(model, np.array([0.5, 0.5]), exposure), 1 - exposure)
+def test_a_posterior_exposure_is_not_conditioned_on_the_missing_click_again(small_world):
+    for name in (name for name, kind in METHODS.items() if kind.posterior_exposure):
+        exposure = np.array([0.2, 0.9])
+        found = never_shown(fitted(name, small_world), np.array([0.5, 0.5]), exposure)
+        np.testing.assert_allclose(found, 1 - exposure)
 
 
-def test_scores_that_only_order_are_not_taken_for_chances(small_world):
-    model = make("bpr", **settings_of("bpr")).fit(small_world.split(seed=0).train, seed=0)
-    assert relevance_of(model, np.zeros(3)) is None
-
-
-def test_the_sampled_lists_are_those_the_model_recommends(folder):
-    model = load(folder / "model")
-    sample = draw(model)
+def test_the_sampled_lists_are_those_the_model_recommends(model, sample):
     lists, _ = model.top(sample.users, sample.lists.shape[1])
     np.testing.assert_array_equal(sample.lists, lists)
 
 
-def test_the_popular_list_leaves_out_what_the_user_clicked(folder):
-    model = load(folder / "model")
-    sample = draw(model)
+def test_the_popular_list_leaves_out_what_the_user_clicked(model, sample):
     counts = model.clicks.item_counts
     for user, items in zip(sample.users.tolist(), sample.popular.tolist(), strict=True):
         clicked = set(model.clicks.items[model.clicks.users == user].tolist())
@@ -121,8 +121,7 @@ def test_the_popular_list_leaves_out_what_the_user_clicked(folder):
         assert items == left[: len(items)]
 
 
-def test_lifted_and_lowered_items_are_the_extremes_of_the_difference(folder, document):
-    sample = draw(load(folder / "model"))
+def test_lifted_and_lowered_items_are_the_extremes_of_the_difference(sample, document):
     ours, popular = (np.bincount(x.ravel(), minlength=60) for x in (sample.lists, sample.popular))
     gain = (ours - popular) / len(sample.users)
     first, last = document["lifted"]["up"][0], document["lifted"]["down"][0]
@@ -130,28 +129,21 @@ def test_lifted_and_lowered_items_are_the_extremes_of_the_difference(folder, doc
     assert last["recommended"] - last["popular"] == pytest.approx(gain.min())
 
 
-def test_the_judged_part_is_what_evaluate_says(folder, document):
-    model = load(folder / "model")
-    judged = read_judged(folder / "judged.csv", model)
-    assert document["judged"] == describe(model, judged, protocol("ubo-ijcai22"))
-
-
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_the_judged_part_follows_any_protocol(folder, name, tmp_path):
-    out = tmp_path / "page.html"
-    words = ["report", str(folder / "model"), "--judged", str(folder / "judged.csv")]
-    result = CliRunner().invoke(app, [*words, "--protocol", name, "--out", str(out), "--json"])
-    assert result.exit_code == 0, result.output
-    model = load(folder / "model")
+def test_the_judged_part_is_what_evaluate_says_under_any_protocol(folder, model, name):
+    given = Given(judged=folder / "judged.csv", protocol=name)
+    document = model_document(folder / "model", given)
     expected = describe(model, read_judged(folder / "judged.csv", model), protocol(name))
-    assert json.loads(result.stdout)["judged"] == expected
-    html = out.read_text(encoding="utf-8")
+    assert document["judged"] == expected
     headline = "dcg@3" if name == "ubo-ijcai22" else next(iter(expected["metrics"]))
     mean = number(expected["metrics"][headline]["mean"])
-    assert f"On judged items its {shown(headline)} is {mean} over " in html
-    low, high = map(number, expected["metrics"][headline]["ci95"])
-    assert f"<small>({low} … {high})</small>" in html
-    assert f"Protocol <code>{name}</code>" in html
+    assert lead(document)[-1].startswith(f"On judged items its {shown(headline)} is {mean} over ")
+
+
+def test_the_page_shows_the_judged_part_with_its_interval(document, page):
+    low, high = map(number, document["judged"]["metrics"]["dcg@3"]["ci95"])
+    assert f"<small>({low} … {high})</small>" in page
+    assert "Protocol <code>ubo-ijcai22</code>" in page
 
 
 def test_metrics_are_named_as_people_write_them():
@@ -160,16 +152,16 @@ def test_metrics_are_named_as_people_write_them():
     assert [shown(name) for name in names] == expected
 
 
-def test_a_user_looked_at_closely_shows_its_own_clicks_and_scores(folder, document):
-    model = load(folder / "model")
+def test_a_user_in_detail_shows_its_own_clicks_and_scores(model, document):
     user = document["users"][0]
     raw = int(user["user"])
     clicked = set(model.item_ids.values[model.clicks.items[model.clicks.users == raw]].tolist())
     assert {int(row["item"]) for row in user["clicked"]} <= clicked
     best = model.recommend([raw], k=8)
     assert [int(row["item"]) for row in user["recommended"]] == best["item"].to_list()
-    exposure = [row["exposure"] for row in user["recommended"]]
-    np.testing.assert_allclose(exposure, best["exposure"].to_numpy(), rtol=1e-5)
+    for column in ("score", "relevance", "exposure"):
+        found = [row[column] for row in user["recommended"]]
+        np.testing.assert_allclose(found, best[column].to_numpy(), rtol=1e-5)
     assert {int(row["like"]) for row in user["recommended"]} <= clicked
 
 
@@ -190,14 +182,14 @@ def test_the_page_leads_with_sentences_and_is_self_contained(page):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path):
-    model = make(name, **settings_of(name)).fit(small_world.split(seed=0).train, seed=0)
-    model.save(tmp_path / "model")
-    document = model_document(tmp_path / "model")
+    model = fitted(name, small_world)
+    document = portrait(model, Names(model.user_ids, model.item_ids, {}))
     json.dumps(document, allow_nan=False)
-    write_model(document, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = written(document, tmp_path / "page.html")
     has_exposure = model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
     assert ('aria-label="How likely an item was shown"' in page) == has_exposure
+    assert ("only order items" in page) == (model.method.scale == "order")
+    assert (relevance_of(model, np.zeros(3)) is None) == (model.method.scale == "order")
     assert ('<figure id="training">' in page) == ("losses" in model.facts)
     assert "nan" not in re.sub(r"<[^>]*>", "", page).lower().split()
 
@@ -218,19 +210,19 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """Users and items whose ids are all of the above, each clicked by some."""
+    """The page of a model whose users and items have all of these ids."""
     n = len(HOSTILE)
     ids = Ids.of(HOSTILE)
     users, items = np.nonzero(np.random.default_rng(0).random((n, n)) < 0.4)
     clicks = Clicks.from_pairs(users, items, user_ids=ids, item_ids=ids)
     place = tmp_path_factory.mktemp("hostile")
-    make("ubo", **SHORT).fit(clicks, seed=0).save(place / "model")
+    make("ubo", epochs=2, dim=4).fit(clicks, seed=0).save(place / "model")
     write_model(model_document(place / "model"), place / "page.html")
-    return place
+    return place / "page.html"
 
 
-def test_ids_of_strangers_are_short_text_and_never_markup(hostile):
-    page = (hostile / "page.html").read_text(encoding="utf-8")
+def test_hostile_ids_are_short_text_and_never_markup(hostile):
+    page = hostile.read_text(encoding="utf-8")
     assert len(page) < 400_000
     assert "<img" not in page
     check_self_contained(page)
@@ -250,62 +242,54 @@ def test_a_name_is_one_printable_line_of_bounded_length():
 def test_everything_clicked_leaves_a_page_without_pairs(tmp_path):
     users, items = np.nonzero(np.ones((4, 3)))
     clicks = Clicks.from_pairs(users, items, user_ids=Ids.range(4), item_ids=Ids.range(3))
-    model = make("umf", **SHORT).fit(clicks, seed=0)
+    model = make("umf", epochs=2, dim=4).fit(clicks, seed=0)
     document = portrait(model, Names(model.user_ids, model.item_ids, {}))
     assert document["relations"]["pairs"] == 0
     json.dumps(document, allow_nan=False)
     write_model(document, tmp_path / "page.html")
 
 
-def test_titles_take_the_place_of_ids(folder, tmp_path):
+def test_titles_take_the_place_of_ids_as_text(folder, tmp_path):
     rows = "".join(f"{item},Film <{item}>\n" for item in range(60))
     (tmp_path / "titles.csv").write_text("item_id,title\n" + rows)
     document = model_document(folder / "model", Given(titles=tmp_path / "titles.csv"))
     assert document["lifted"]["up"][0]["item"].startswith("Film <")
-    write_model(document, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = written(document, tmp_path / "page.html")
     assert "Film &lt;" in page
     assert "Film <" not in page
 
 
-def test_titles_are_matched_by_id_and_may_lack_some(folder, tmp_path):
+def test_titles_are_matched_by_id_and_may_lack_some(model, tmp_path):
     (tmp_path / "t.csv").write_text("sku|called\n3|three\n999|none of ours\n")
-    model = load(folder / "model")
     found = read_titles(tmp_path / "t.csv", model, title="called", delimiter="|")
     assert found == {3: "three"}
     with pytest.raises(InputError, match="no title column"):
         read_titles(tmp_path / "t.csv", model, delimiter="|")
-    (tmp_path / "t.csv").write_text("sku,title\n999,none of ours\n")
-    with pytest.raises(InputError, match="names no item of the model"):
-        read_titles(tmp_path / "t.csv", model)
 
 
-def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path):
+def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsys):
     out = tmp_path / "page.html"
     words = ["report", str(folder / "model"), "--judged", str(folder / "judged.csv")]
-    result = CliRunner().invoke(app, [*words, "--out", str(out), "--json"])
-    assert result.exit_code == 0, result.output
+    assert ended(*words, "--protocol", "snips", "--out", str(out), "--json") == 0
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert json.loads(result.stdout)["method"] == "ubo"
+    found = json.loads(capsys.readouterr().out)
+    assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--out", "."], "is a folder"),
-        (["--out", "p.html", "--title", "name"], "--titles"),
-        (["--out", "p.html", "--judged", "absent.csv"], "no such file"),
-        (["--out", "p.html", "--protocol", "snips"], "give --judged, too"),
-        (["--out", "p.html", "--judged", "absent.csv", "--protocol", "snps"], "mean 'snips'"),
-    ],
-)
-def test_the_command_refuses_what_makes_no_sense(
-    folder, arguments, sentence, monkeypatch, tmp_path
-):
+REFUSED = {
+    "--out .": "is a folder",
+    "--out p.html --title name": "--titles",
+    "--out p.html --judged absent.csv": "no such file",
+    "--out p.html --protocol snips": "give --judged, too",
+    "--out p.html --judged absent.csv --protocol snps": "mean 'snips'",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_the_command_refuses_what_makes_no_sense(folder, words, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["report", str(folder / "model"), *arguments])
-    assert isinstance(result.exception, InputError)
-    assert sentence in str(result.exception)
+    assert ended("report", str(folder / "model"), *words.split()) == 2
+    assert REFUSED[words] in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -314,4 +298,4 @@ def test_a_browser_shows_the_page_on_a_phone_and_on_a_desk(page, folder, hostile
     assert page
     for width in (390, 1280):
         assert page_width(folder / "page.html", tmp_path, width) <= width
-    assert page_width(hostile / "page.html", tmp_path, 390) <= 390
+    assert page_width(hostile, tmp_path, 390) <= 390

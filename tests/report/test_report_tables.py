@@ -1,17 +1,13 @@
-"""Tables in Markdown and LaTeX, the blocks of a page, and the looks of methods."""
+"""Tables in Markdown and LaTeX, drawings, and the looks of arms."""
 
 import math
 
 import numpy as np
 import pytest
 
-from docs_tables.blocks import filled, section_block
-from unexposed.errors import InputError
-from unexposed.methods import METHODS
 from unexposed.report.drawing import draw
-from unexposed.report.look import INK, LOOKS, known_as, look, place
-from unexposed.report.page import swatch
-from unexposed.report.sections import Section
+from unexposed.report.look import COLOURS, INK, looks, swatch
+from unexposed.report.summary import known_as
 from unexposed.report.tables import (
     Cell,
     Table,
@@ -80,46 +76,20 @@ def test_latex_prints_every_character_as_it_stands():
     assert text.count("&") == text.count(r"\&") + 2  # one between the cells of each of two rows
 
 
-def test_a_block_is_filled_once_and_only_between_its_marks():
-    page = "a\n<!-- t -->\nold\n<!-- end of t -->\nb\n"
-    assert filled(page, "t", "new") == "a\n<!-- t -->\nnew\n<!-- end of t -->\nb\n"
-    assert filled(filled(page, "t", "new"), "t", "new") == filled(page, "t", "new")
-    for wrong in ("no place", page + page):
-        with pytest.raises(InputError, match="one place"):
-            filled(wrong, "t", "new")
-
-
-def test_a_block_without_results_names_the_command_and_with_them_shows_the_tables():
-    lacking = {"name": "coat", "kind": "compare", "missing": ["x"], "problem": None}
-    document = {"experiments": [lacking | {"command": "unexposed run coat.toml"}]}
-    empty = section_block(document, [], "section-coat", kind="compare", files="coat")
-    assert "`unexposed run coat.toml`" in empty
-    section = Section("section-coat", "Coat", tables=[TABLE])
-    full = section_block(document, [section], "section-coat", kind="compare", files="coat")
-    assert markdown(TABLE) in full
-    assert section_block(document, [], "cost", kind="timing") == "No results yet."
-
-
-def test_every_method_has_a_look_and_no_two_share_all_of_it():
-    assert set(METHODS) <= set(LOOKS)
-    looks = [(a.colour, a.marker, a.dashes) for a in LOOKS.values()]
-    assert len(set(looks)) == len(looks)
-    for of in LOOKS.values():
-        assert of.colour.replace(INK, "currentColor") in swatch(of)
-
-
-def test_a_variant_looks_like_its_method_and_comes_after_those_known():
-    assert look("ubo-512").colour == look("ubo").colour
-    assert look("ubo-joint-x").colour == look("ubo-joint").colour
-    assert look("ubo-512").title == "ubo-512"
-    assert sorted(["zz", "ubo", "random"], key=place) == ["random", "ubo", "zz"]
+def test_no_two_arms_of_a_page_look_alike_and_each_keeps_its_look():
+    arms = [f"arm {n}" for n in range(100)]
+    found = looks([*arms, *arms], {"arm 3": "The third"})
+    assert list(found) == arms
+    assert len({(a.colour, a.marker, a.dashes) for a in found.values()}) == len(arms)
+    assert (found["arm 3"].title, found["arm 4"].title) == ("The third", "arm 4")
+    assert all(a.colour in swatch(a) for a in found.values())
 
 
 def test_a_strategy_has_one_name():
     assert known_as("bilevel", "ubo", "bilevel") == "ubo"
     assert known_as("joint", "ubo", "joint") == "ubo-joint"
     assert known_as("ubo-512", "ubo", "bilevel") == "ubo-512"
-    assert known_as("mf", "mf", None) == "mf"
+    assert known_as("low_variance", None, None) == "low_variance"
 
 
 # How a dichromat sees linear RGB (Machado et al. 2009, full severity).
@@ -130,9 +100,8 @@ DICHROMATS = {
 
 
 @pytest.mark.parametrize("eyes", DICHROMATS)
-def test_lines_of_one_figure_stay_apart_for_a_colour_blind_reader(eyes):
-    trend = [look(arm).colour for arm in ("expomf", "cjmf", "ubo")]
-    seen = [np.array(DICHROMATS[eyes]) @ linear(colour) for colour in trend]
+def test_the_first_colours_stay_apart_for_a_colour_blind_reader(eyes):
+    seen = [np.array(DICHROMATS[eyes]) @ linear(colour) for colour in COLOURS[:6]]
     for at, one in enumerate(seen):
         for other in seen[:at]:
             assert np.abs(one.clip(0, 1) - other.clip(0, 1)).max() > 0.15

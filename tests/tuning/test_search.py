@@ -272,7 +272,7 @@ def test_a_data_set_is_tuned_the_same_whatever_its_judgements_say(data_dir, tmp_
     from typer.testing import CliRunner
 
     from unexposed.cli import app
-    from unexposed.cli.data import datasets
+    from unexposed.data import datasets
 
     whole = datasets.load("coat", data_dir=data_dir)
     assert whole.random is not None

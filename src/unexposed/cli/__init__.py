@@ -1,4 +1,8 @@
-"""The command `unexposed`: one short function a command, in a file for each group of them."""
+"""The command `unexposed`: one file for each command, named as the command.
+
+Commands import the other rooms inside their functions, here and nowhere else in the package:
+`unexposed --help` must not wait for torch, numba and polars.
+"""
 
 import io
 import sys
@@ -7,13 +11,23 @@ from typing import Annotated
 import typer
 
 from unexposed import memory, streams
-from unexposed.cli.data import datasets, demo, simulate
-from unexposed.cli.judging import compare, evaluate
-from unexposed.cli.pages import doctor, report
-from unexposed.cli.serving import export, recommend, similar
-from unexposed.cli.studies import run, tune
+from unexposed.cli import (
+    compare,
+    datasets,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    fit,
+    recommend,
+    report,
+    run,
+    similar,
+    simulate,
+    tune,
+    update,
+)
 from unexposed.cli.talking import say
-from unexposed.cli.training import fit, update
 from unexposed.errors import InputError, plain
 from unexposed.version import __version__
 
@@ -24,17 +38,18 @@ app = typer.Typer(
     help="Relevance from click logs, with exposure modelled beside it.",
 )
 COMMANDS = (  # in the order of the help
-    *(demo, datasets, fit, recommend, similar, update, evaluate),
-    *(compare, tune, run, report, simulate, export, doctor),
+    *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
+    *(update.update, evaluate.evaluate, compare.compare, tune.tune, run.run, report.report),
+    *(simulate.simulate, export.export, doctor.doctor),
 )
 for command in COMMANDS:
     app.command()(command)
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one sentence and exit code 2."""
+    """Run the command; a user's mistake ends in one sentence and exit code 2."""
     memory.save_addresses()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # ids are written as they are in any locale
+    if isinstance(sys.stdout, io.TextIOWrapper):  # ids are printed unchanged in any locale
         sys.stdout.reconfigure(encoding="utf-8")
     with streams.steady():
         try:

@@ -34,7 +34,7 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a log are called, and which rating is a click."""
+    """Names of a log's columns, and the rating that counts as a click."""
 
     user: Annotated[str | None, typer.Option("--user", help="Column of user ids.")] = None
     item: Annotated[str | None, typer.Option("--item", help="Column of item ids.")] = None
@@ -47,11 +47,11 @@ class Columns:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """As `read_log` and `read_judged` take them."""
+        """Keywords for `read_log` and `read_judged`."""
         return asdict(self)
 
     def pair(self) -> dict[str, Any]:
-        """As `read_pairs` takes them: a pair has no rating."""
+        """Keywords for `read_pairs`: a pair has no rating."""
         return {name: getattr(self, name) for name in ("user", "item", "delimiter")}
 
     def are_given(self) -> bool:
@@ -62,7 +62,7 @@ NO_COLUMNS = Columns()
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `Columns` where it has its parameter `columns`."""
+    """Replace the command's parameter `columns` by one option for each field of `Columns`."""
     own = inspect.signature(command)
     options = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f.type)
@@ -83,5 +83,5 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
-    """What `--set` and `--engine` say, as settings."""
+    """Settings from `--set` and `--engine`, as name=value."""
     return [*(settings or []), *([f"engine={engine}"] if engine else [])]

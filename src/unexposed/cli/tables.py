@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, in the width of their terminal."""
+"""Tables that commands print, as wide as the terminal."""
 
 import sys
 from typing import Any
@@ -11,30 +11,21 @@ from unexposed.errors import plain
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
 from unexposed.experiments.results import Line
+from unexposed.report.tables import NONE, number, spread
 
-PLAIN_WIDTH = 140  # where the output is no terminal
+PLAIN_WIDTH = 140  # for a pipe or a file
 
 
 def console() -> Console:
-    """Standard output: the terminal's width, or a fixed one for a pipe or a file."""
+    """Standard output, as wide as the terminal, or of a fixed width without one."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-
-
-def number(value: float) -> str:
-    """Three decimals, without the zero before the point."""
-    text = f"{value:.3f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """Mean ± sd over seeds; the best bold, and † where a method is significantly below it."""
     several = comparison.seeds > 1
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        caption=_caption(comparison),
-        caption_justify="left",
-    )
+    caption = _caption(comparison)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("method", no_wrap=True)
     for metric in comparison.protocol.metrics:
         table.add_column(metric, justify="right")
@@ -48,7 +39,7 @@ def comparison_table(comparison: Comparison) -> Table:
         cells = []
         for metric, values in result.values.items():
             mean, sd = statistics.mean_sd(values)
-            text = f"{number(mean)} ± {number(sd)}" if several else number(mean)
+            text = spread(mean, sd) if several else number(mean)
             if best[metric] == result.label:
                 cells.append(f"[bold]{text}[/bold]  ")
             else:
@@ -66,7 +57,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def run_table(lines: list[Line]) -> Table:
-    """A row for each arm of an experiment: its seeds, seconds and the means of its figures."""
+    """A row for each arm of an experiment: seeds, seconds and mean figures."""
     arms: dict[str, list[Line]] = {}
     for line in lines:
         arms.setdefault(line["arm"], []).append(line)
@@ -83,16 +74,16 @@ def run_table(lines: list[Line]) -> Table:
 
 
 def _mean_text(values: list[Any]) -> str:
-    return "–" if None in values else number(sum(values) / len(values))
+    return NONE if None in values else number(sum(values) / len(values))
 
 
 def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
-    """Two columns: what, and its value."""
+    """Two columns: name and value."""
     table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
     table.add_column()
     table.add_column(overflow="fold")
     for key, value in rows.items():
-        # of a file, perhaps: no escapes of terminals, no markup
+        # a file may have said it: no terminal escapes, no markup
         table.add_row(plain(key), plain(_spoken(value), 100_000).replace("[", r"\["))
     return table
 
@@ -130,6 +121,6 @@ def evaluation_table(document: dict[str, Any]) -> Table:
             metric,
             number(all_items["mean"]),
             f"{number(low)} – {number(high)}",
-            *("–" if c is None else number(c) for c in cells),
+            *map(number, cells),
         )
     return table

@@ -21,7 +21,7 @@ def print_json(document: object) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The document with null for what is no finite number, which JSON does not know."""
+    """The document with null for infinities and NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -40,6 +40,7 @@ class ExpoMF(TrainedMethod):
 
     name: ClassVar[str] = "expomf"
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    posterior_exposure: ClassVar[bool] = True
     epochs: int = setting(30, "most sweeps over users and items", low=1)
     click_precision: float = setting(0.3, "λ_y", above=0, search=(0.03, 10))
     regularisation: float = setting(1.0, "λ", above=0, search=(0.1, 30))

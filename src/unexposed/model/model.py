@@ -82,8 +82,7 @@ class Model:
         import polars as pl
 
         with progress or show.on_terminal(otherwise=show.Silent) as told:
-            tables = recommend.recommend(self, users, k, rules or Rules(), progress=told)
-            return pl.concat(list(tables))
+            return pl.concat(list(self.recommendations(users, k, rules=rules, progress=told)))
 
     def write_recommendations(
         self,
@@ -100,7 +99,7 @@ class Model:
         """
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as told:
-            tables = recommend.recommend(self, wanted, k, rules or Rules(), progress=told)
+            tables = self.recommendations(wanted, k, rules=rules, progress=told)
             return write_tables(tables, Path(path))
 
     def top(
@@ -174,3 +173,22 @@ class Model:
         if len(users) != len(items):
             raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
         return self.known(users, "user"), self.known(items, "item")
+
+    def of_users(self, clicks: Clicks) -> "Model":
+        """A model of the users of these clicks only, folded in; `fold_in` keeps all others too."""
+        return fold_in.users_alone(self, clicks)
+
+    def recommendations(
+        self,
+        users: RawIds,
+        k: int = 10,
+        *,
+        rules: Rules | None = None,
+        whole: "Model | None" = None,
+        progress: show.Progress | None = None,
+    ) -> "Iterator[pl.DataFrame]":
+        """The table of `recommend` in parts, one for each block of users.
+
+        `whole` is the model that says what is popular, where this one holds only some users.
+        """
+        return recommend.recommend(self, users, k, rules or Rules(), whole=whole, progress=progress)

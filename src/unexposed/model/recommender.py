@@ -35,6 +35,7 @@ class Recommender(ABC):
     baseline: ClassVar[bool] = False  # a floor for comparisons: it learns no one's taste
     # what a score is: the logit of the relevance, the relevance itself, or only an order
     scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
+    posterior_exposure: ClassVar[bool] = False  # exposure is P(exposed | no click)
 
     def __post_init__(self) -> None:
         checks.check_values(self.name, self)

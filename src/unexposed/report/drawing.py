@@ -1,4 +1,4 @@
-"""Panels drawn by matplotlib, fit to stand inside a page: small, in its colours, ids their own."""
+"""Panels drawn by matplotlib as SVG inside a page: in its colours, with ids of their own."""
 
 import io
 import re
@@ -42,7 +42,7 @@ _STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing: what a screen reader says of it, and the SVG."""
+    """One drawing: the text for a screen reader, and the SVG."""
 
     title: str
     svg: str
@@ -57,11 +57,11 @@ class Figure:
     caption: str
     panels: list[Panel]
     legend: list[Look] = field(default_factory=list)
-    columns: int = 3  # side by side at most, where there is room
+    columns: int = 3  # at most, where there is room
 
 
 def need(*packages: str) -> None:
-    """Say which command installs what is missing."""
+    """Refuse a missing package with the command that installs it."""
     for package in packages:
         optional(package, extra="report")
 
@@ -74,7 +74,7 @@ def draw(
     width: float = WIDTH,
     height: float = HEIGHT,
 ) -> Panel:
-    """A panel of one set of axes, which the function given paints from the data given."""
+    """A panel of one set of axes, painted by the function from the data."""
     need("matplotlib")
     name = re.sub(r"[^\w-]", "-", name)
     import matplotlib
@@ -93,7 +93,7 @@ def draw(
 
 
 def inline(svg: str, *, name: str) -> str:
-    """An SVG file as a part of a page: no prolog, no links, ids of its own, the page's colours."""
+    """Part of a page from an SVG file: no prolog, no links, unique ids, the page's colours."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
@@ -106,7 +106,7 @@ def inline(svg: str, *, name: str) -> str:
 
 
 def line_style(look: Look) -> dict[str, Any]:
-    """How the line and the markers of a method are drawn."""
+    """Line and markers as keywords for matplotlib."""
     return {
         "color": look.colour,
         "marker": look.marker,

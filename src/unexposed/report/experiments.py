@@ -16,11 +16,11 @@ from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment
 from unexposed.report import summary
 
-METRIC = "dcg@3"  # which figures show and the first of the short tables
+METRIC = "dcg@3"  # shown in figures and tested in tables
 
 
 def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
-    """Everything the report shows: the experiments, what they gave, what is still missing."""
+    """Everything in the report: the experiments, their results, what is still missing."""
     paths = [path for path in sorted(folder.glob("*.toml")) if experiment.is_experiment(path)]
     if not paths:
         raise InputError(f"{folder} holds no experiment: a TOML file with a kind, as in kind = …")
@@ -42,12 +42,12 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise InputError(f"{path} is no TOML: {error}") from error
+    except ValueError as error:  # neither TOML nor UTF-8
+        raise InputError(f"{path} is not valid TOML: {error}") from error
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    """One experiment: what it asks for, what is there of it, and the command for the rest."""
+    """One experiment: what it asks for, its results so far, and the command for the rest."""
     about: dict[str, Any] = {
         "name": path.stem,
         "title": path.stem,
@@ -62,11 +62,12 @@ def _experiment(path: Path) -> dict[str, Any]:
         return about | {"problem": str(error).replace(f"{path.parent}/", "")}
     stored = results.read_lines(path.parent / "results" / f"{path.stem}.jsonl")
     latest = {running.pair_of(line): line for line in stored if running.is_current(asked, line)}
-    lines = [line for pair, line in latest.items() if pair[1] < asked.seeds]
-    missing = {
-        arm: [seed for seed in range(asked.seeds) if (arm, seed) not in latest]
-        for arm in asked.arms
-    }
+    wanted = [(arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
+    lines = [latest[pair] for pair in wanted if pair in latest]
+    missing: dict[str, list[int]] = {}
+    for arm, seed in wanted:
+        if (arm, seed) not in latest:
+            missing.setdefault(arm, []).append(seed)
     about |= {
         "title": asked.title,
         "data": asked.data,
@@ -75,7 +76,7 @@ def _experiment(path: Path) -> dict[str, Any]:
         "seeds": asked.seeds,
         "arms": len(asked.arms),
         "stale": sum(not running.is_current(asked, line) for line in stored),
-        "missing": [{"arm": arm, "seeds": seeds} for arm, seeds in missing.items() if seeds],
+        "missing": [{"arm": arm, "seeds": seeds} for arm, seeds in missing.items()],
         "origins": summary.origins(lines),
         "found": {},
     }
@@ -83,7 +84,7 @@ def _experiment(path: Path) -> dict[str, Any]:
 
 
 def data_title(data: dict[str, Any]) -> str:
-    """The data of an experiment as people call it."""
+    """The name of an experiment's data for people."""
     if "dataset" in data:
         return DATASETS[data["dataset"]].title
     if "semi_synthetic" in data:
@@ -124,7 +125,7 @@ _FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
 
 
 def _environment(folder: Path, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The machines and versions that results come from, and which experiments ran there."""
+    """Machines and versions behind the results, and which experiments ran there."""
     places: dict[tuple[Any, ...], dict[str, Any]] = {}
     for about in found:
         for line in results.read_lines(folder / "results" / f"{about['name']}.jsonl"):

@@ -1,219 +1,181 @@
 """The figures of the experiments' report, from the plain data of its summary."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
 
 from unexposed.report.drawing import Figure, draw, line_style
-from unexposed.report.look import INK, look
+from unexposed.report.look import INK, Look, Looks
 from unexposed.report.summary import FEWEST_CLICKS
 from unexposed.report.tables import number, seconds, shown
 
-FLOORS = ("random", "popularity")
+Panels = list[dict[str, Any]]
+Arms = list[dict[str, Any]]
 
 
-def ablation(summaries: list[dict[str, Any]], *, metric: str) -> Figure:
-    """How the exposure learns: a level for each strategy, and its paired difference from UBO."""
-    panels = []
-    for summary in summaries:
-        name, where = f"ablation-{summary['experiment']}", summary["title"]
-        arms = summary["arms"]
-        panels.append(draw(name, f"{where}: {shown(metric)}", _bars, arms, metric))
-        panels.append(
-            draw(
-                f"{name}-difference",
-                f"{where}: difference from UBO",
-                _differences,
-                arms,
-                metric,
-            )
-        )
+def ablation(panels: Panels, looks: Looks, *, metric: str, base: str) -> Figure:
+    """A level for each strategy, and its paired difference from the usual one."""
+    drawn = []
+    for panel in panels:
+        name, where, arms = f"ablation-{panel['experiment']}", panel["title"], panel["arms"]
+        drawn.append(draw(name, f"{where}: {shown(metric)}", _bars, arms, looks, metric))
+        label, title = f"{shown(metric)} − {base}'s", f"{where}: difference from {base}"
+        drawn.append(draw(f"{name}-difference", title, _differences, arms, looks, label))
     caption = (
         "Left: the mean over users and seeds with its 95 % interval over users; a dot is one seed. "
-        "Right: each user's value less UBO's on the same user, with the 95 % interval of the mean: "
-        "an interval that leaves zero out is a difference."
+        f"Right: each user's value less {base}'s on the same user, with the 95 % interval of the "
+        "mean: an interval that leaves zero out is a difference."
     )
-    return Figure("ablation", "How the exposure is learned (RQ2)", caption, panels, columns=2)
+    return Figure("ablation", "How the exposure is learned (RQ2)", caption, drawn, columns=2)
 
 
-def _bars(axes: Any, arms: list[dict[str, Any]], metric: str) -> None:
+def _bars(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
     for at, arm in enumerate(arms):
         low, high = arm["ci95"]
-        style = look(arm["arm"])
-        axes.bar(at, arm["mean"], color=style.colour, width=0.62, alpha=0.5)
+        axes.bar(at, arm["mean"], color=looks[arm["arm"]].colour, width=0.62, alpha=0.5)
         axes.plot([at, at], [low, high], color=INK, linewidth=1.4)
         spots = at + np.linspace(-0.16, 0.16, len(arm["by_seed"]))
         axes.plot(spots, arm["by_seed"], ".", color=INK, markersize=4)
-        axes.annotate(
-            number(arm["mean"]), (at, high), (0, 4), textcoords="offset points", ha="center"
-        )
+        _annotate(axes, number(arm["mean"]), (at, high), (0, 4), ha="center")
     axes.set_ylabel(shown(metric))
     axes.set_ylim(0, 1.15 * max(arm["ci95"][1] for arm in arms))
-    axes.set_xticks(range(len(arms)), [_short(arm["arm"]) for arm in arms])
+    names = [textwrap.fill(looks[arm["arm"]].title, 10) for arm in arms]
+    axes.set_xticks(range(len(arms)), names)
     axes.grid(visible=False, axis="x")
 
 
-def _differences(axes: Any, arms: list[dict[str, Any]], metric: str) -> None:
-    others = [arm for arm in arms if arm["arm"] != "ubo"]
+def _differences(axes: Any, arms: Arms, looks: Looks, label: str) -> None:
+    others = [arm for arm in arms if arm["changed"]]
     for at, arm in enumerate(others):
-        low, high = arm["difference_ci95"]
-        style = look(arm["arm"])
-        axes.plot([low, high], [at, at], color=style.colour, linewidth=2.4)
-        axes.plot(arm["difference"], at, style.marker, color=style.colour, markersize=7)
+        look = looks[arm["arm"]]
+        axes.plot(arm["difference_ci95"], [at, at], color=look.colour, linewidth=2.4)
+        axes.plot(arm["difference"], at, look.marker, color=look.colour, markersize=7)
     axes.axvline(0, color=INK, linewidth=1)
-    axes.set_yticks(range(len(others)), [_short(arm["arm"], lines=False) for arm in others])
-    axes.set_ylim(len(others) - 0.5, -0.5)
-    axes.set_xlabel(f"{shown(metric)} less that of UBO")
-    axes.locator_params(axis="x", nbins=4)
+    _named_rows(axes, others, looks, label, ticks=4)
+
+
+def _named_rows(axes: Any, arms: Arms, looks: Looks, label: str, *, ticks: int) -> None:
+    """A row for each arm, the first on top, by its title."""
+    names = [textwrap.fill(looks[arm["arm"]].title, 16) for arm in arms]
+    axes.set_yticks(range(len(arms)), names)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.set_xlabel(label)
+    axes.locator_params(axis="x", nbins=ticks)
     axes.grid(visible=False, axis="y")
 
 
-def powers(summaries: list[dict[str, Any]], *, metric: str) -> Figure:
-    """How every method does as exposure becomes rarer; the floors would squeeze the rest."""
-    summaries = [
-        {**s, "arms": [arm for arm in s["arms"] if arm["arm"] not in FLOORS]} for s in summaries
-    ]
-    panels = [
+def _annotate(axes: Any, text: str, at: Any, offset: tuple[int, int], **align: str) -> None:
+    axes.annotate(text, at, offset, textcoords="offset points", **align)
+
+
+def powers(panels: Panels, looks: Looks, *, metric: str) -> Figure:
+    """Every method that learns as exposure becomes rarer; the others would squeeze the axis."""
+    left_out = _titles([arm for p in panels for arm in p["arms"] if not arm["learns"]], looks)
+    panels = [{**p, "arms": [arm for arm in p["arms"] if arm["learns"]]} for p in panels]
+    drawn = [
         draw(
-            f"powers-{s['name']}",
-            f"{s['title']}: {shown(metric)}",
+            f"powers-{panel['name']}",
+            f"{panel['title']}: {shown(metric)}",
             _power_lines,
-            s,
-            metric,
+            *(panel["arms"], looks, metric),
             height=4.0,
         )
-        for s in summaries
+        for panel in panels
     ]
     caption = (
         "Mean over users and seeds; the bar is the standard deviation over seeds. "
-        "A higher power makes exposure rarer: m = σ(score)^power. Random and popularity "
-        "are in the table."
+        "A higher power makes exposure rarer: m = σ(score)^power."
     )
-    arms = _arms(summaries)
-    return Figure(
-        "powers", "Worlds with known exposure (RQ3)", caption, panels, [look(arm) for arm in arms]
-    )
+    if left_out:
+        caption += f" Only in the table: {', '.join(left_out)}."
+    title = "Worlds with known exposure (RQ3)"
+    return Figure("powers", title, caption, drawn, _legend(panels, looks))
 
 
-def _power_lines(axes: Any, summary: dict[str, Any], metric: str) -> None:
-    for arm in summary["arms"]:
-        x, mean, sd = arm["powers"], np.array(arm["mean"]), np.array(arm["sd"])
-        axes.errorbar(x, mean, sd, **line_style(look(arm["arm"])), elinewidth=1, capsize=2)
+def _power_lines(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
+    for arm in arms:
+        style = line_style(looks[arm["arm"]])
+        axes.errorbar(arm["powers"], arm["mean"], arm["sd"], **style, elinewidth=1, capsize=2)
     axes.set_xlabel("power of the exposure")
     axes.set_ylabel(shown(metric))
-    every = sorted({power for arm in summary["arms"] for power in arm["powers"]})
+    every = sorted({power for arm in arms for power in arm["powers"]})
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{power:g}" for power in every])
     axes.set_xticks([], minor=True)
 
 
-def trends(summaries: list[dict[str, Any]], *, over: str) -> Figure:
-    """Whether the learned exposure is the true one, while training goes on."""
-    panels = [
-        draw(
-            f"trend-{over}-{s['experiment']}-{at}",
-            s["title"],
-            _trend_lines,
-            s,
-            over,
-        )
-        for at, s in enumerate(summaries)
+def trends(panels: Panels, looks: Looks, *, over: str) -> Figure:
+    """Correlation of the learned with the true exposure as training goes on."""
+    drawn = [
+        draw(f"trend-{over}-{panel['experiment']}-{at}", panel["title"], _trend, panel, looks, over)
+        for at, panel in enumerate(panels)
     ]
     span = "each of the first 100 iterations" if over == "iterations" else "each epoch"
     caption = (
         "Pearson's correlation (PCC) of learned and true exposure over all items, averaged over "
         f"users, after {span}. A line is the mean over seeds, its band the standard deviation. "
-        "The thin dotted line is the highest that an exposure can reach which is the same for "
-        "every user. An iteration is a batch, of ExpoMF a round of EM."
+        "The thin dotted line is the highest that one exposure for all users can reach. "
+        "An iteration is a batch, or a round of EM."
     )
     title = {"iterations": "at the start", "epochs": "over the training"}[over]
     return Figure(
         f"trends-{over}",
         f"The learned exposure beside the true one, {title}",
         caption,
-        panels,
-        [look(arm) for arm in _arms(summaries)],
-        columns=2 if len(panels) % 3 else 3,
+        drawn,
+        _legend(panels, looks),
+        columns=2 if len(drawn) % 3 else 3,
     )
 
 
-def _trend_lines(axes: Any, summary: dict[str, Any], over: str) -> None:
-    if summary["ceiling"] is not None:
-        axes.axhline(summary["ceiling"], color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    for arm in summary["arms"]:
+def _trend(axes: Any, panel: dict[str, Any], looks: Looks, over: str) -> None:
+    if panel["ceiling"] is not None:
+        axes.axhline(panel["ceiling"], color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    for arm in panel["arms"]:
         x, mean, sd = (np.array(arm[over][part]) for part in ("at", "mean", "sd"))
-        style = look(arm["arm"])
-        every = max(1, len(x) // 6)
-        axes.plot(x, mean, **line_style(style), markevery=every)
-        axes.fill_between(x, mean - sd, mean + sd, color=style.colour, alpha=0.18, linewidth=0)
+        look = looks[arm["arm"]]
+        axes.plot(x, mean, **line_style(look), markevery=max(1, len(x) // 6))
+        axes.fill_between(x, mean - sd, mean + sd, color=look.colour, alpha=0.18, linewidth=0)
     axes.set_xlabel({"iterations": "iteration", "epochs": "epoch"}[over])
     axes.set_ylabel("PCC with the true exposure")
     axes.set_ylim(top=min(1.02, axes.get_ylim()[1] + 0.05))
 
 
-def variances(summaries: list[dict[str, Any]]) -> list[Figure]:
-    """The variance of the gradient against the exposure, measured beside the two formulas."""
-    return [_variance(summary) for summary in summaries]
-
-
-def _variance(summary: dict[str, Any]) -> Figure:
-    values = [
-        value
-        for arm in summary["arms"]
-        for row in arm["rows"]
-        for value in (row["empirical"], row["formula"])
-        if value > 0
-    ]
+def variance(panel: dict[str, Any], looks: Looks) -> Figure:
+    """The variance of the gradient against the exposure: measured, and by the formula."""
+    rows = [row for arm in panel["arms"] for row in arm["rows"]]
+    values = [row[key] for row in rows for key in ("empirical", "formula") if row[key] > 0]
     limits = (min(values) / 2, max(values) * 2) if values else (0.1, 1.0)
-    panels = [
-        draw(
-            f"variance-{summary['experiment']}-{at}",
-            arm["title"],
-            _variance_points,
-            arm,
-            limits,
-        )
-        for at, arm in enumerate(summary["arms"])
+    name = f"variance-{panel['experiment']}"
+    drawn = [
+        draw(f"{name}-{at}", look.title, _variance_points, arm["rows"], look, limits)
+        for at, arm in enumerate(panel["arms"])
+        for look in [looks[arm["arm"]]]
     ]
     caption = (
         "Clicks drawn many times over at a fixed model. Points: the measured variance of ∂L/∂p in "
         "a range of exposure, with two standard errors; line: the formula. Hollow, or missing, is "
         f"a range with fewer than {FEWEST_CLICKS} clicks, too few to see its variance. Both axes "
-        "are logarithmic; the upright one is the same in both panels."
+        "are logarithmic; both panels share the vertical axis."
     )
-    return Figure(
-        f"variance-{summary['experiment']}",
-        f"Variance of the gradient, {summary['title']}",
-        caption,
-        panels,
-        columns=2,
-    )
+    title = f"Variance of the gradient, {panel['title']}"
+    return Figure(name, title, caption, drawn, columns=2)
 
 
-def _variance_points(axes: Any, arm: dict[str, Any], limits: tuple[float, float]) -> None:
-    rows, style = arm["rows"], look(arm["look"])
+def _variance_points(axes: Any, rows: Arms, look: Look, limits: tuple[float, float]) -> None:
+    def column(key: str, of: Arms) -> list[float]:
+        return [row[key] for row in of]
+
     seen = [row for row in rows if row["clicks"] >= FEWEST_CLICKS]
     rare = [row for row in rows if row["clicks"] < FEWEST_CLICKS and row["empirical"] > 0]
-    exposure = [row["exposure"] for row in rows]
-    axes.plot(exposure, [row["formula"] for row in rows], color=INK, label="formula", linewidth=1.4)
-    axes.errorbar(
-        [row["exposure"] for row in seen],
-        [row["empirical"] for row in seen],
-        [2 * row["error"] for row in seen],
-        color=style.colour,
-        marker=style.marker,
-        linestyle="none",
-        label="measured",
-        elinewidth=1,
-    )
-    axes.plot(
-        [row["exposure"] for row in rare],
-        [row["empirical"] for row in rare],
-        color=style.colour,
-        marker=style.marker,
-        linestyle="none",
-        fillstyle="none",
-    )
+    points = {"color": look.colour, "marker": look.marker, "linestyle": "none"}
+    formula = column("exposure", rows), column("formula", rows)
+    axes.plot(*formula, color=INK, label="formula", linewidth=1.4)
+    measured = column("exposure", seen), column("empirical", seen)
+    errors = 2 * np.array(column("error", seen))
+    axes.errorbar(*measured, errors, **points, label="measured", elinewidth=1)
+    axes.plot(column("exposure", rare), column("empirical", rare), **points, fillstyle="none")
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
         axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -224,45 +186,35 @@ def _variance_points(axes: Any, arm: dict[str, Any], limits: tuple[float, float]
     axes.legend(frameon=False)
 
 
-def timing(summaries: list[dict[str, Any]]) -> Figure:
+def timing(panels: Panels, looks: Looks) -> Figure:
     """Seconds that an epoch takes, on every engine it was measured on."""
-    panels = [
+    drawn = [
         draw(
-            f"timing-{at}-{s['engine']}",
-            f"{s['title']}, {s['engine']}",
+            f"timing-{at}-{panel['engine']}",
+            f"{panel['title']}, {panel['engine']}",
             _time_bars,
-            s["arms"],
-            height=0.9 + 0.42 * len(s["arms"]),
+            *(panel["arms"], looks),
+            height=0.9 + 0.42 * len(panel["arms"]),
         )
-        for at, s in enumerate(summaries)
+        for at, panel in enumerate(panels)
     ]
     caption = "Median of the repeats; a dot is one of them. Every panel has its own scale."
-    return Figure("timing", "Seconds an epoch", caption, panels)
+    return Figure("timing", "Seconds an epoch", caption, drawn)
 
 
-def _time_bars(axes: Any, arms: list[dict[str, Any]]) -> None:
+def _time_bars(axes: Any, arms: Arms, looks: Looks) -> None:
     for at, arm in enumerate(arms):
-        axes.barh(at, arm["median"], color=look(arm["arm"]).colour, height=0.6, alpha=0.5)
+        axes.barh(at, arm["median"], color=looks[arm["arm"]].colour, height=0.6, alpha=0.5)
         axes.plot(arm["seconds"], [at] * len(arm["seconds"]), ".", color=INK, markersize=4)
-        far = max(arm["seconds"])
-        axes.annotate(
-            seconds(arm["median"]), (far, at), (5, 0), textcoords="offset points", va="center"
-        )
-    axes.set_yticks(range(len(arms)), [_short(arm["arm"], lines=False) for arm in arms])
-    axes.set_ylim(len(arms) - 0.5, -0.5)
+        _annotate(axes, seconds(arm["median"]), (max(arm["seconds"]), at), (5, 0), va="center")
     axes.set_xlim(0, 1.25 * max(max(arm["seconds"]) for arm in arms))
-    axes.set_xlabel("seconds an epoch")
-    axes.locator_params(axis="x", nbins=5)
-    axes.grid(visible=False, axis="y")
+    _named_rows(axes, arms, looks, "seconds an epoch", ticks=5)
 
 
-def _arms(summaries: list[dict[str, Any]]) -> list[str]:
-    """Every arm that appears, once, in the order of the first."""
-    return list(dict.fromkeys(arm["arm"] for s in summaries for arm in s["arms"]))
+def _legend(panels: Panels, looks: Looks) -> list[Look]:
+    """The look of every arm that appears, once."""
+    return [looks[arm] for arm in dict.fromkeys(arm["arm"] for p in panels for arm in p["arms"])]
 
 
-def _short(arm: str, *, lines: bool = True) -> str:
-    words = {"UBO, frozen exposure": "UBO,\nfrozen", "UBO, drawn validation set": "UBO,\ndrawn"}
-    title = look(arm).title
-    title = words.get(title, title)
-    return title if lines else title.replace("\n", " ")
+def _titles(arms: Arms, looks: Looks) -> list[str]:
+    return list(dict.fromkeys(looks[arm["arm"]].title for arm in arms))

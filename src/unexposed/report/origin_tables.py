@@ -1,46 +1,31 @@
-"""How numbers came about: the runs behind each arm, and the machines behind them all."""
+"""Where numbers came from: the runs behind each arm, and the machines behind all of them."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, seconds
+from unexposed.report.tables import NONE, Cell, Table, cells, code, seconds
 
 
 def origins(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:
     """Where the numbers of each arm came from."""
     heads = ["arm", "seeds", "engine", "machine", "commit", "seconds in all", "settings, and study"]
     rows = [
-        [
-            Cell(arm["arm"], code=True),
-            Cell(", ".join(map(str, arm["seeds"]))),
-            Cell(", ".join(map(str, arm["engines"])) or NONE),
-            Cell("; ".join(map(_words, arm["machines"])) or NONE),
-            Cell(", ".join(str(commit)[:10] for commit in arm["commits"]) or NONE, code=True),
-            Cell(seconds(arm["seconds"])),
+        cells(
+            code(arm["arm"]),
+            ", ".join(map(str, arm["seeds"])),
+            ", ".join(map(str, arm["engines"])) or NONE,
+            "; ".join(map(_words, arm["machines"])) or NONE,
+            code(", ".join(str(commit)[:10] for commit in arm["commits"]) or NONE),
+            seconds(arm["seconds"]),
             Cell(_words(arm["settings"]), aside=_words(arm.get("study") or "")),
-        ]
+        )
         for arm in arms
     ]
     return Table(name, title, heads, rows, words=len(heads))
 
 
-def made_by(about: dict[str, Any]) -> str:
-    """How the numbers of an experiment came about, in one sentence."""
-    origins = about["origins"]
-
-    def every(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(value) for arm in origins for value in arm[key]))
-
-    commits = ", ".join(dict.fromkeys(str(c)[:10] for arm in origins for c in arm["commits"]))
-    took = seconds(sum(arm["seconds"] for arm in origins))
-    return (
-        f"Made by `{about['command']}`; engine {every('engines') or NONE}, {every('machines')}, "
-        f"commit {commits or NONE}, {took} in all."
-    )
-
-
 def lacking(about: dict[str, Any]) -> str:
-    """Which runs of an experiment are not there, in a few words."""
+    """Which runs of an experiment are missing, in a few words."""
     if about["problem"]:
         return str(about["problem"])
     n_arms, every = about["arms"], list(range(about["seeds"]))
@@ -60,11 +45,7 @@ def _lack(lack: dict[str, Any], every: list[int]) -> str:
 def environment(places: Sequence[dict[str, Any]]) -> Table:
     """The machines and versions behind the results."""
     rows = [
-        [
-            Cell(place["machine"]),
-            Cell(_words(place["versions"])),
-            Cell(", ".join(place["experiments"])),
-        ]
+        cells(place["machine"], _words(place["versions"]), ", ".join(place["experiments"]))
         for place in places
     ]
     heads = ["machine", "versions", "experiments"]
@@ -72,7 +53,7 @@ def environment(places: Sequence[dict[str, Any]]) -> Table:
 
 
 def _words(what: Any) -> str:
-    """A mapping as name=value, anything else as it prints."""
+    """A mapping as name=value, anything else as text."""
     if isinstance(what, dict):
         return ", ".join(f"{key}={_words(value)}" for key, value in what.items()) or "none"
     return str(what)

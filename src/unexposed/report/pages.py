@@ -1,4 +1,4 @@
-"""Results and models as pages for people: tables, figures, one self-contained HTML file."""
+"""Pages for people: one of a folder of experiments, one of a saved model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from unexposed.errors import InputError
 from unexposed.evaluation.protocols import protocol
 from unexposed.methods import load
 from unexposed.model.save import MODEL
-from unexposed.report import experiments, origin_tables, page, portrait, tables
+from unexposed.report import origin_tables, page, portrait, tables
 from unexposed.report import portrait_figures as draw
 from unexposed.report import portrait_tables as make
 from unexposed.report.drawing import need
-from unexposed.report.names import Names
-from unexposed.report.sections import sections
+from unexposed.report.look import looks
+from unexposed.report.sections import sections, titles
 
 Say = Callable[[str], object]
 Kind = Literal["experiments", "model"]
@@ -27,7 +27,7 @@ PAGE, MARKDOWN, LATEX = "report.html", "tables.md", "tables.tex"
 def kind_of(path: Path) -> Kind:
     """Whether a folder holds experiments or a model."""
     if not path.is_dir():
-        raise InputError(f"{path} is no folder: give one of experiments, or of a saved model")
+        raise InputError(f"{path} is not a folder: give one of experiments, or of a saved model")
     if (path / MODEL.about).is_file():
         return "model"
     if any(path.glob("*.toml")):
@@ -39,8 +39,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def check_out(kind: Kind, out: Path) -> None:
-    """Refuse what would only be found at the end: packages that are missing, a wrong place."""
-
+    """Refuse missing packages and a wrong place before the work begins."""
     need("matplotlib", "jinja2")
     if kind == "experiments" and out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder with --out")
@@ -48,32 +47,20 @@ def check_out(kind: Kind, out: Path) -> None:
         raise InputError(f"{out} is a folder: name a file with --out, such as page.html")
 
 
-def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda to: to.write_text(text, encoding="utf-8"))
-
-
-def experiments_document(folder: Path, *, say: Say = lambda _: None) -> dict[str, Any]:
-    """What a folder of experiments and its results say, as plain data."""
-
-    return experiments.document(folder, say)
-
-
 def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
-    """The report of the experiments: a page, Markdown and LaTeX; what was written, a line each."""
-
+    """Write the experiments' page, and their tables as Markdown and LaTeX; a line on each file."""
     check_out("experiments", out)
-    found = sections(document)
+    found, every = sections(document), document["experiments"]
+    incomplete = [about for about in every if about["missing"] or about["problem"]]
+    arms = (arm["arm"] for about in every for arm in about.get("origins", []))
+    styles = looks(arms, titles(document))
     title = "unexposed: the experiments"
     html = page.render(
         "experiments.html",
         title=title,
         folder=document["folder"],
-        sections=found,
-        missing=[
-            (about, origin_tables.lacking(about))
-            for about in document["experiments"]
-            if about["missing"] or about["problem"]
-        ],
+        sections=[(section, section.draw(styles)) for section in found],
+        missing=[(about, origin_tables.lacking(about)) for about in incomplete],
         origins={
             about["name"]: origin_tables.origins(
                 f"origin-{about['name']}", about["title"], about["origins"]
@@ -83,18 +70,21 @@ def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
         },
         environment=origin_tables.environment(document["environment"]),
     )
-    every = [table for section in found for table in section.tables]
-    write_text(out / PAGE, html)
-    parts = [f"## {table.title}\n\n{tables.markdown(table)}\n" for table in every]
-    write_text(out / MARKDOWN, "\n".join([f"# {title}\n", *parts]))
+    shown = [table for section in found for table in section.tables]
+    _write(out / PAGE, html)
+    parts = [f"## {table.title}\n\n{tables.markdown(table)}\n" for table in shown]
+    _write(out / MARKDOWN, "\n".join([f"# {title}\n", *parts]))
     head = "% needs \\usepackage{booktabs}\n"
-    write_text(out / LATEX, head + "\n\n".join(tables.latex(table) for table in every) + "\n")
-    lacking = sum(bool(a["missing"] or a["problem"]) for a in document["experiments"])
+    _write(out / LATEX, head + "\n\n".join(tables.latex(table) for table in shown) + "\n")
     return [
-        f"{out / PAGE}: {len(document['experiments']) - lacking} of "
-        f"{len(document['experiments'])} experiments complete, {len(every)} tables",
+        f"{out / PAGE}: {len(every) - len(incomplete)} of {len(every)} experiments complete, "
+        f"{len(shown)} tables",
         f"{out / MARKDOWN} and {out / LATEX}: the tables alone",
     ]
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, lambda to: to.write_text(text, encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -102,42 +92,38 @@ class Given:
     """What a model's page may show beside the model."""
 
     judged: Path | None = None
-    protocol: str | None = None  # how to evaluate on them
+    protocol: str | None = None  # for the judged pairs
     titles: Path | None = None
-    title: str | None = None  # the column of names
-    columns: dict[str, Any] = field(
-        default_factory=dict
-    )  # and threshold, as `read_judged` has them
+    title: str | None = None  # the column of titles
+    columns: dict[str, Any] = field(default_factory=dict)  # and threshold, for `read_judged`
 
 
 def model_document(
     folder: Path, given: Given | None = None, *, say: Say = lambda _: None
 ) -> dict[str, Any]:
-    """What a saved model says, as plain data."""
-
+    """Everything on a saved model's page, as plain data."""
     given = given or Given()
     check_title(given.titles, given.title)
     if given.protocol is not None and given.judged is None:
         raise InputError("--protocol says how to evaluate on judged pairs: give --judged, too")
     by = portrait.PROTOCOL if given.protocol is None else protocol(given.protocol)
     model = load(folder)
-    titles: dict[int, str] = {}
+    names: dict[int, str] = {}
     if given.titles is not None:
-        # a delimiter given is that of the judged pairs, if there are any
+        # --delimiter belongs to the judged pairs, and to the titles if there are none
         own = {k: given.columns.get(k) for k in ("item",) if k in given.columns}
         delimiter = None if given.judged else given.columns.get("delimiter")
-        titles = read_titles(given.titles, model, title=given.title, delimiter=delimiter, **own)
-        say(f"{given.titles}: names of {len(titles):,} of {len(model.item_ids):,} items")
+        names = read_titles(given.titles, model, title=given.title, delimiter=delimiter, **own)
+        say(f"{given.titles}: names of {len(names):,} of {len(model.item_ids):,} items")
     judged = None
     if given.judged is not None:
         judged = read_judged(given.judged, model, **given.columns, say=say)
-    names = Names(model.user_ids, model.item_ids, titles)
-    return portrait.document(model, names, judged, by=by)
+    called = page.Names(model.user_ids, model.item_ids, names)
+    return portrait.document(model, called, judged, by=by)
 
 
 def write_model(document: dict[str, Any], out: Path) -> list[str]:
-    """The page of a model; what was written, a line each."""
-
+    """Write a model's page; a line on the file."""
     check_out("model", out)
     lifted = document["lifted"]
     html = page.render(
@@ -174,5 +160,5 @@ def write_model(document: dict[str, Any], out: Path) -> list[str]:
         ],
         command=f"unexposed report MODEL --out {out.name}",
     )
-    write_text(out, html)
+    _write(out, html)
     return [f"{out}: one page, to be opened in a browser"]

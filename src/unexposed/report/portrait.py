@@ -1,4 +1,4 @@
-"""A saved model as plain data: its log, its training, what it holds of exposure, whom it serves."""
+"""A saved model as plain data: its log, training, exposure, lists, and a few of its users."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,14 +14,18 @@ from unexposed.model.model import Model
 from unexposed.ranking import catalogue
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
-from unexposed.report.names import Names
+from unexposed.report.page import Names
 from unexposed.report.sampled import Sample
 
 STRATA = ("head", "middle", "tail")
 ACTIVITY = ("few clicks", "some clicks", "many clicks")
-POINTS = 200  # of a curve
+POINTS = 200  # on a curve
 BINS = 8  # of popularity
 LIFTED = 10
+FACTS = (
+    *("seed", "epochs_run", "best_epoch", "ended", "losses", "held_out", "seconds", "engine"),
+    "refitted_on",
+)
 PROTOCOL = PROTOCOLS["ubo-ijcai22"]
 
 
@@ -33,13 +37,13 @@ def document(
     by: Protocol = PROTOCOL,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Everything that the page of a model shows."""
+    """Everything on a model's page."""
     model = replace(model, clicks=model.clicks.checked())
     sample = sampled.draw(model, seed=seed)
     return {
         "method": model.method.name,
         "settings": settings.values(model.method),
-        "facts": _facts(model),
+        "facts": {name: model.facts[name] for name in FACTS if name in model.facts},
         "log": log(model.clicks),
         "relations": relations(model, sample),
         "lists": lists(model.clicks, sample),
@@ -49,23 +53,8 @@ def document(
     }
 
 
-def _facts(model: Model) -> dict[str, Any]:
-    wanted = (
-        "seed",
-        "epochs_run",
-        "best_epoch",
-        "ended",
-        "losses",
-        "held_out",
-        "seconds",
-        "engine",
-        "refitted_on",
-    )
-    return {name: model.facts[name] for name in wanted if name in model.facts}
-
-
 def log(clicks: Clicks) -> dict[str, Any]:
-    """How large the log is, and how unevenly its clicks fall on items and users."""
+    """Size of the log, and how unevenly its clicks fall on items and users."""
     items = np.sort(clicks.item_counts)[::-1]
     users = np.sort(clicks.user_counts)[::-1]
     stratum = catalogue.strata(clicks.item_counts)
@@ -86,12 +75,8 @@ def log(clicks: Clicks) -> dict[str, Any]:
 
 def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
     low, middle, high = np.quantile(counts, [0.1, 0.5, 0.9])
-    return {
-        "tenth": float(low),
-        "median": float(middle),
-        "ninth": float(high),
-        "most": int(counts[0]),
-    }
+    named = {"tenth": float(low), "median": float(middle), "ninth": float(high)}
+    return named | {"most": int(counts[0])}
 
 
 def _curve(counts: NDArray[np.int64]) -> dict[str, list[int]]:
@@ -101,7 +86,7 @@ def _curve(counts: NDArray[np.int64]) -> dict[str, list[int]]:
 
 
 def relations(model: Model, sample: Sample) -> dict[str, Any]:
-    """How relevance, exposure and popularity go together over the sampled pairs without a click."""
+    """Relations between relevance, exposure and popularity over the sampled pairs."""
     counts = model.clicks.item_counts[sample.pair_items]
     held = {
         "relevance": sample.relevance if sample.relevance is not None else sample.score,
@@ -131,7 +116,7 @@ def relations(model: Model, sample: Sample) -> dict[str, Any]:
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Spearman's; None where one of them does not vary."""
+    """Spearman's rank correlation; None where one side does not vary."""
     if len(a) == 0:
         return None
     x, y = rankdata(a), rankdata(b)
@@ -141,7 +126,7 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | 
 
 
 def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
-    """Mean exposure and relevance by the clicks of the item, for each third of activity."""
+    """Mean exposure and relevance by clicks of the item, for each third of user activity."""
     clicks = model.clicks
     if len(sample.pair_users) == 0:  # everything was clicked
         return []
@@ -167,7 +152,7 @@ def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
 
 
 def _thirds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1 or 2 by the third of the pairs that a count falls in."""
+    """The third of the pairs that each count falls in: 0, 1 or 2."""
     return np.searchsorted(np.quantile(counts, [1 / 3, 2 / 3]), counts, side="left")
 
 
@@ -183,7 +168,7 @@ def _mean(values: NDArray[np.float64]) -> float | None:
 
 
 def lists(clicks: Clicks, sample: Sample) -> dict[str, Any]:
-    """What the sampled users are recommended, beside the popular list and the log."""
+    """Lists of the sampled users, beside the popular list and the log."""
     stratum = catalogue.strata(clicks.item_counts)
     k = sample.lists.shape[1]
 
@@ -201,31 +186,22 @@ def lists(clicks: Clicks, sample: Sample) -> dict[str, Any]:
         "users": len(sample.users),
         "model": about(sample.lists),
         "popular": about(sample.popular),
-        "shared": _mean(_overlap(sample)),
+        "shared": _mean(sample.shared()),
         "log_strata": {
             n: _mean((stratum[clicks.items] == at) * 1.0) for at, n in enumerate(STRATA)
         },
     }
 
 
-def _overlap(sample: Sample) -> NDArray[np.float64]:
-    """The share of each user's list that is on its popular list, too."""
-    both = [
-        len(set(a[a >= 0].tolist()) & set(b[b >= 0].tolist())) / max((a >= 0).sum(), 1)
-        for a, b in zip(sample.lists, sample.popular, strict=True)
-    ]
-    return np.array(both, dtype=np.float64)
-
-
 def lifted(clicks: Clicks, sample: Sample, names: Names) -> dict[str, list[dict[str, Any]]]:
-    """The items that are in many more, or far fewer, lists than the popular list would have it."""
+    """Items in many more, or far fewer, lists than the popular list would put them in."""
     ours, popular = (
         np.bincount(items[items >= 0], minlength=clicks.n_items) / len(sample.users)
         for items in (sample.lists, sample.popular)
     )
     gain = ours - popular
     order = np.argsort(-gain, kind="stable")
-    # the place of an item among all by clicks, 1 for the most clicked
+    # 1 for the most clicked item
     place = np.empty(clicks.n_items, dtype=np.int64)
     place[np.argsort(-clicks.item_counts, kind="stable")] = np.arange(1, clicks.n_items + 1)
 

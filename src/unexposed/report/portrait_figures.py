@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from unexposed.report.drawing import Figure, draw
+from unexposed.report.drawing import Figure, draw, line_style
 from unexposed.report.look import BLUE, INK, ORANGE, VERMILLION, Look
 
-# users by how much they clicked: one colour, marker and line each
+# thirds of the users by their clicks
 ACTIVITY = (
-    Look("users of few clicks", BLUE, "s", (1, 2)),
-    Look("users of some clicks", ORANGE, "^", (4, 2)),
-    Look("users of many clicks", VERMILLION, "o", ()),
+    Look("users with few clicks", BLUE, "s", (1, 2)),
+    Look("users with some clicks", ORANGE, "^", (4, 2)),
+    Look("users with many clicks", VERMILLION, "o", ()),
 )
 
 
 def long_tail(log: dict[str, Any]) -> Figure:
-    """How the clicks fall on items and on users."""
+    """Clicks of items and of users, by rank."""
     panels = [
         draw("tail-items", "Clicks of an item", _curve, log["item_curve"], "item, by clicks"),
         draw("tail-users", "Clicks of a user", _curve, log["user_curve"], "user, by clicks"),
     ]
-    caption = "From the most clicked item, and the most active user, on. Both axes are logarithmic."
+    caption = "From the most clicked item and the most active user on. Both axes are logarithmic."
     return Figure("tail", "The long tail", caption, panels, columns=2)
 
 
@@ -40,25 +40,19 @@ def _logarithmic(axes: Any, *, both: bool = True) -> None:
 
 
 def training(facts: dict[str, Any]) -> Figure | None:
-    """The loss and the held-out quality of every epoch, and which was kept."""
+    """Loss and held-out quality of every epoch, with the best epoch marked."""
     if not facts.get("losses"):
         return None
     best = facts["best_epoch"]
     panels = [
-        draw("training-loss", "Loss", _epochs, facts["losses"], best, "mean loss of an epoch")
-    ]
-    if facts.get("held_out"):
-        panels.append(
-            draw(
-                "training-held-out",
-                "Quality on held-out clicks",
-                _epochs,
-                facts["held_out"],
-                best,
-                "SNIPS estimate of DCG",
-            )
+        draw(f"training-{name}", title, _epochs, facts[key], best, label)
+        for name, key, title, label in (
+            ("loss", "losses", "Loss", "mean loss of an epoch"),
+            ("held-out", "held_out", "Quality on held-out clicks", "SNIPS estimate of DCG"),
         )
-    caption = f"The upright line is epoch {best}, which was kept."
+        if facts.get(key)
+    ]
+    caption = f"The dashed line marks epoch {best}, the best one."
     return Figure("training", "The training", caption, panels, columns=2)
 
 
@@ -70,7 +64,7 @@ def _epochs(axes: Any, values: list[float], best: int, label: str) -> None:
 
 
 def relations(data: dict[str, Any]) -> Figure | None:
-    """Exposure and relevance against the clicks of an item, by the activity of the user."""
+    """Exposure and relevance by clicks of the item and activity of the user."""
     panels = []
     for what, title in (
         ("exposure", "How likely an item was shown"),
@@ -82,23 +76,15 @@ def relations(data: dict[str, Any]) -> Figure | None:
         ]
         if any(rows for _, rows in groups):
             panels.append(draw(f"relation-{what}", title, _lines, groups, what))
-    if data["never_shown_histogram"]:
-        panels.append(
-            draw(
-                "never-shown",
-                "Pairs without a click",
-                _histogram,
-                data["never_shown_histogram"],
-            )
+    caption = f"Means over {data['pairs']:,} sampled pairs without a click."
+    if histogram := data["never_shown_histogram"]:
+        panels.append(draw("never-shown", "Pairs without a click", _histogram, histogram))
+        caption += (
+            " The last panel shows the chance that the item was never shown, given that it was not "
+            "clicked: (1 − m) / (1 − m·p)."
         )
     if not panels:
         return None
-    caption = (
-        f"Means over {data['pairs']:,} sampled pairs without a click. The last panel shows the "
-        "chance, given that there was no click, that the item was never shown: (1 − m) / (1 − m·p)."
-        if data["never_shown_histogram"]
-        else f"Means over {data['pairs']:,} sampled pairs without a click."
-    )
     return Figure(
         "relations",
         "Exposure, relevance and popularity",
@@ -111,13 +97,8 @@ def relations(data: dict[str, Any]) -> Figure | None:
 
 def _lines(axes: Any, groups: list[tuple[Look, list[dict[str, Any]]]], what: str) -> None:
     for look, rows in groups:
-        axes.plot(
-            [row["clicks"] for row in rows],
-            [row[what] for row in rows],
-            color=look.colour,
-            marker=look.marker,
-            linestyle=(0, look.dashes) if look.dashes else "-",
-        )
+        x, y = [row["clicks"] for row in rows], [row[what] for row in rows]
+        axes.plot(x, y, **line_style(look))
     _logarithmic(axes, both=False)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("clicks of the item")
@@ -126,16 +107,15 @@ def _lines(axes: Any, groups: list[tuple[Look, list[dict[str, Any]]]], what: str
 
 def _histogram(axes: Any, data: dict[str, list[float]]) -> None:
     edges = data["edges"]
-    axes.bar(
-        edges[:-1], data["share"], width=edges[1] - edges[0], align="edge", color=BLUE, alpha=0.6
-    )
+    width = edges[1] - edges[0]
+    axes.bar(edges[:-1], data["share"], width=width, align="edge", color=BLUE, alpha=0.6)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("chance that it was never shown")
+    axes.set_xlabel("chance that the item was never shown")
     axes.set_ylabel("share of the pairs")
 
 
 def strata(lists: dict[str, Any]) -> Figure:
-    """Where clicks, the popular list and the model's lists fall: head, middle or tail."""
+    """Shares of head, middle and tail in clicks, popular lists and the model's lists."""
     shares = {
         "clicks": lists["log_strata"],
         "popular list": lists["popular"]["strata"],

@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, number, seconds, setting_value, shown
+from unexposed.report.tables import (
+    NONE,
+    Cell,
+    Table,
+    cells,
+    number,
+    seconds,
+    setting_value,
+    shown,
+)
 
 
 def lead(data: dict[str, Any]) -> list[str]:
@@ -11,28 +20,27 @@ def lead(data: dict[str, Any]) -> list[str]:
     relations = data["relations"]
     if relations["never_shown"] is not None:
         sentences.append(
-            f"Of the pairs without a click, it holds that {relations['never_shown']:.0%} were "
+            f"Of the pairs without a click, it estimates that {relations['never_shown']:.0%} were "
             f"never shown, so that their missing click says nothing{_by_stratum(relations)}."
         )
     sentences.append(_about_lists(data["lists"]))
     sentences += _about_lifted(data["lifted"])
     if data["judged"]:
         sentences.append(_about_judged(data["judged"]))
-    return [sentence for sentence in sentences if sentence]
+    return sentences
 
 
 def _about_log(log: dict[str, Any]) -> str:
     return (
         f"The log holds {log['clicks']:,} clicks of {log['users']:,} users on {log['items']:,} "
-        f"items; the tenth of the items with most clicks got {log['share_of_top_tenth']:.0%} of "
-        "them."
+        f"items; the most clicked tenth of the items got {log['share_of_top_tenth']:.0%} of them."
     )
 
 
 def _about_training(data: dict[str, Any]) -> str:
     facts = data["facts"]
     if "best_epoch" not in facts:
-        return f"The method is {data['method']}, which has nothing to train by epochs."
+        return f"The method is {data['method']}, which does not train by epochs."
     last = facts["best_epoch"] == facts["epochs_run"] and bool(facts.get("held_out"))
     every = facts.get("refitted_on")
     return (
@@ -52,16 +60,13 @@ def _by_stratum(relations: dict[str, Any]) -> str:
 
 def _about_lists(lists: dict[str, Any]) -> str:
     model, popular = lists["model"], lists["popular"]
+    tail = [f"{strata['tail'] or 0:.0%}" for strata in (lists["log_strata"], model["strata"])]
     return (
         f"Its lists of {lists['k']} for {lists['users']:,} sampled users hold "
         f"{model['coverage']:.0%} of the catalogue, the popular list {popular['coverage']:.0%}; "
         f"{lists['shared']:.0%} of a list is on the popular one, too. Tail items, which got "
-        f"{_share(lists['log_strata'])} of the clicks, are {_share(model['strata'])} of its lists."
+        f"{tail[0]} of the clicks, make up {tail[1]} of its lists."
     )
-
-
-def _share(strata: dict[str, float | None]) -> str:
-    return f"{strata['tail'] or 0:.0%}"
 
 
 def _about_lifted(lifted: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -84,12 +89,9 @@ def _about_judged(judged: dict[str, Any]) -> str:
 
 
 def spreads(log: dict[str, Any]) -> Table:
-    """How many clicks users and items have."""
+    """Quantiles of the clicks of users and items."""
     rows = [
-        [
-            Cell(what),
-            *(Cell(f"{log[key][at]:,.0f}") for at in ("tenth", "median", "ninth", "most")),
-        ]
+        cells(what, *(f"{log[key][at]:,.0f}" for at in ("tenth", "median", "ninth", "most")))
         for what, key in (("a user", "clicks_a_user"), ("an item", "clicks_an_item"))
     ]
     heads = ["clicks of", "lowest tenth below", "median", "highest tenth above", "most"]
@@ -99,11 +101,9 @@ def spreads(log: dict[str, Any]) -> Table:
 
 
 def correlations(relations: dict[str, Any]) -> Table:
-    """Which of relevance, exposure and popularity go together."""
-    rows = [
-        [Cell(pair), Cell(number(value, 2))]
-        for pair, value in relations["rank_correlation"].items()
-    ]
+    """Rank correlations of relevance, exposure and popularity."""
+    found = relations["rank_correlation"].items()
+    rows = [cells(pair, number(value, 2)) for pair, value in found]
     note = "Spearman's rank correlation over the sampled pairs; a dash where one does not vary."
     return Table("correlations", "What goes together", ["", "correlation"], rows, [note])
 
@@ -114,14 +114,7 @@ def lists(data: dict[str, Any]) -> Table:
     for title, key in (("this model", "model"), ("the popular list", "popular")):
         about = data[key]
         clicks = NONE if about["mean_clicks"] is None else f"{about['mean_clicks']:,.0f}"
-        rows.append(
-            [
-                Cell(title),
-                Cell(f"{about['coverage']:.1%}"),
-                Cell(number(about["gini"])),
-                Cell(clicks),
-            ]
-        )
+        rows.append(cells(title, f"{about['coverage']:.1%}", number(about["gini"]), clicks))
     heads = ["", "share of the catalogue", "Gini", "mean clicks of an item"]
     title = f"Lists of {data['k']} for {data['users']:,} sampled users"
     return Table("lists", title, heads, rows)
@@ -130,50 +123,42 @@ def lists(data: dict[str, Any]) -> Table:
 def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
     """Items and how often they are recommended, beside the popular list."""
     heads = ["item", "clicks", "place by clicks", "in lists", "in popular lists"]
-    cells = [
-        [
-            Cell(row["item"]),
-            Cell(f"{row['clicks']:,}"),
-            Cell(f"{row['place']:,}"),
-            Cell(f"{row['recommended']:.0%}"),
-            Cell(f"{row['popular']:.0%}"),
-        ]
+    body = [
+        cells(
+            *(row["item"], f"{row['clicks']:,}", f"{row['place']:,}"),
+            *(f"{row[share]:.0%}" for share in ("recommended", "popular")),
+        )
         for row in rows
     ]
-    return Table(name, title, heads, cells)
+    return Table(name, title, heads, body)
 
 
 def judged(data: dict[str, Any]) -> Table:
     """Every metric with its interval, and by the popularity of the relevant items."""
     parts = data["by_popularity"]
-    heads = ["", "all", *parts]
     rows = []
     for metric, value in data["metrics"].items():
-        low, high = value["ci95"]
-        rows.append(
-            [
-                Cell(shown(metric)),
-                Cell(number(value["mean"]), aside=f"{number(low)} … {number(high)}"),
-                *(Cell(number(part["metrics"][metric])) for part in parts.values()),
-            ]
-        )
+        interval = " … ".join(map(number, value["ci95"]))
+        by_part = (number(part["metrics"][metric]) for part in parts.values())
+        rows.append(cells(shown(metric), Cell(number(value["mean"]), aside=interval), *by_part))
     sizes = ", ".join(f"{part['items']:,} {name}" for name, part in parts.items())
     note = (
         f"Protocol `{data['protocol']}`, {data['users']:,} users; in brackets the 95 % "
         f"interval over users. There are {sizes} items."
     )
-    return Table("judged", "On judged items", heads, rows, [note])
+    return Table("judged", "On judged items", ["", "all", *parts], rows, [note])
 
 
 def clicked(user: dict[str, Any], at: int) -> Table:
-    rows = [[Cell(row["item"]), Cell(f"{row['clicks']:,}")] for row in user["clicked"]]
-    left = user["clicks"] - len(rows)
-    notes = [f"{len(rows)} of {user['clicks']:,}, from the most to the least popular."] * (left > 0)
+    rows = [cells(row["item"], f"{row['clicks']:,}") for row in user["clicked"]]
+    notes = []
+    if user["clicks"] > len(rows):
+        notes = [f"{len(rows)} of {user['clicks']:,}, from the most to the least popular."]
     return Table(f"clicked-{at}", "Clicked", ["item", "its clicks"], rows, notes)
 
 
 def recommended(user: dict[str, Any], at: int) -> Table:
-    """The user's list: relevance and exposure side by side, and the nearest clicked item."""
+    """The user's list: relevance and exposure side by side, and the most similar clicked item."""
     first = user["recommended"][0] if user["recommended"] else {}
     columns = ["relevance"] if first.get("relevance") is not None else ["score"]
     columns += ["exposure"] * (first.get("exposure") is not None)
@@ -181,28 +166,17 @@ def recommended(user: dict[str, Any], at: int) -> Table:
     rows = []
     for row in user["recommended"]:
         mark = " *" if row["popular"] else ""
-        rows.append(
-            [
-                Cell(row["item"] + mark, aside=f"like {row['like']}" if has_like else ""),
-                *(Cell(number(row[column])) for column in columns),
-                Cell(f"{row['clicks']:,}"),
-            ]
-        )
-    notes = (
-        ["* also on the user's popular list."]
-        if any(r["popular"] for r in user["recommended"])
-        else []
-    )
+        item = Cell(row["item"] + mark, aside=f"like {row['like']}" if has_like else "")
+        rows.append(cells(item, *(number(row[name]) for name in columns), f"{row['clicks']:,}"))
+    popular = any(row["popular"] for row in user["recommended"])
+    notes = ["* also on the user's popular list."] if popular else []
     heads = ["item", *columns, "its clicks"]
     return Table(f"recommended-{at}", "Recommended", heads, rows, notes)
 
 
 def settings(data: dict[str, Any]) -> Table:
-    facts = {
-        name: value for name, value in data["facts"].items() if name not in ("losses", "held_out")
-    }
+    known = {k: v for k, v in data["facts"].items() if k not in ("losses", "held_out")}
     rows = [
-        [Cell(name), Cell(setting_value(value))]
-        for name, value in {**data["settings"], **facts}.items()
+        cells(name, setting_value(value)) for name, value in {**data["settings"], **known}.items()
     ]
     return Table("settings", "Settings and facts", ["", "value"], rows, words=2)

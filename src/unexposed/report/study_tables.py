@@ -1,10 +1,10 @@
-"""The tables of the studies: what exposure learns, how noisy losses are, what an epoch costs."""
+"""Tables of the studies: what exposure learns, how noisy losses are, what an epoch costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unexposed.report.summary import FEWEST_CLICKS
-from unexposed.report.tables import NONE, Cell, Table, number, seconds, spread
+from unexposed.report.tables import NONE, Cell, Table, cells, code, number, seconds, spread
 
 
 def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
@@ -14,8 +14,8 @@ def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
     for panel in panels:
         for arm in panel["arms"]:
             early, late = arm["iterations"], arm["epochs"]
-            cells = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
-            rows.append([Cell(panel["title"]), Cell(arm["arm"], code=True), *map(Cell, cells)])
+            moments = [_moment(early, 10), _moment(early, 100), _best(late), _last(late)]
+            rows.append(cells(panel["title"], code(arm["arm"]), *moments))
     notes = ["PCC: mean ± sd over seeds of the mean over users."]
     most = [
         f"{p['title']} ({number(p['ceiling'])})" for p in panels if p.get("ceiling") is not None
@@ -44,54 +44,45 @@ def _last(band: dict[str, list[Any]]) -> str:
 
 def observations(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Table:
     """What the paper saw in the trends, and whether it holds here, by a rule."""
-    cells = [
-        [
-            Cell(row["world"]),
-            Cell(row["observation"]),
+    body = [
+        cells(
+            row["world"],
+            row["observation"],
             Cell("yes" if row["holds"] else "no", bold=not row["holds"]),
-            Cell(", ".join(f"{what} {number(value)}" for what, value in row["numbers"].items())),
-            Cell(row["rule"]),
-        ]
+            ", ".join(f"{what} {number(value)}" for what, value in row["numbers"].items()),
+            row["rule"],
+        )
         for row in rows
     ]
     heads = ["world", "the paper saw", "holds here", "numbers", "rule"]
-    return Table(name, title, heads, cells, words=len(heads))
+    return Table(name, title, heads, body, words=len(heads))
 
 
 def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[str, Any]) -> Table:
     """Seconds an epoch, and how many times longer than RelMF; the paper's ratio beside ours."""
     rows = []
     for panel in panels:
+        where = f"{panel['title']}, {panel['engine']}"
         for arm in panel["arms"]:
-            rows.append(
-                [
-                    Cell(f"{panel['title']}, {panel['engine']}"),
-                    Cell(arm["arm"], code=True),
-                    Cell(seconds(arm["median"])),
-                    Cell(f"{seconds(min(arm['seconds']))} … {seconds(max(arm['seconds']))}"),
-                    Cell(NONE if arm["of_relmf"] is None else f"{arm['of_relmf']:.2f} ×"),
-                ]
-            )
+            span = f"{seconds(min(arm['seconds']))} … {seconds(max(arm['seconds']))}"
+            ratio = NONE if arm["of_relmf"] is None else f"{arm['of_relmf']:.2f} ×"
+            rows.append(cells(where, code(arm["arm"]), seconds(arm["median"]), span, ratio))
     for method, theirs in paper.get("seconds", {}).items():
-        ratio = theirs / paper["seconds"]["relmf"]
-        rows.append(
-            [
-                Cell(f"the paper, {paper['machine']}"),
-                Cell(method, code=True),
-                Cell(seconds(theirs)),
-                Cell(NONE),
-                Cell(f"{ratio:.2f} ×"),
-            ]
-        )
+        where, ratio = f"the paper, {paper['machine']}", theirs / paper["seconds"]["relmf"]
+        rows.append(cells(where, code(method), seconds(theirs), NONE, f"{ratio:.2f} ×"))
     heads = ["data and engine", "method", "an epoch, median", "least … most", "of RelMF's"]
     note = "Of RelMF's: the ratio in each repeat, and the median of those."
     return Table(name, title, heads, rows, [note], words=2)
 
 
 def variance(
-    name: str, title: str, arms: Sequence[dict[str, Any]], ratios: Sequence[dict[str, float]]
+    name: str,
+    title: str,
+    arms: Sequence[dict[str, Any]],
+    ratios: Sequence[dict[str, float]],
+    titles: Mapping[str, str],
 ) -> Table:
-    """What was measured at the least and greatest exposure, over what the formula says."""
+    """The measured variance at the least and greatest exposure, and over the formula."""
     rows = []
     for arm in arms:
         bins = [row for row in arm["rows"] if row["clicks"] >= FEWEST_CLICKS]
@@ -99,21 +90,15 @@ def variance(
             continue
         over = [row["empirical"] / row["formula"] for row in bins if row["formula"] > 0]
         rows.append(
-            [
-                Cell(arm["title"]),
-                Cell(f"{bins[0]['exposure']:.3g} … {bins[-1]['exposure']:.3g}"),
-                Cell(f"{bins[0]['empirical']:.3g}"),
-                Cell(f"{bins[-1]['empirical']:.3g}"),
-                Cell(f"{min(over):.2f} … {max(over):.2f}" if over else NONE),
-            ]
+            cells(
+                titles.get(arm["arm"], arm["arm"]),
+                f"{bins[0]['exposure']:.3g} … {bins[-1]['exposure']:.3g}",
+                *(f"{at['empirical']:.3g}" for at in (bins[0], bins[-1])),
+                f"{min(over):.2f} … {max(over):.2f}" if over else NONE,
+            )
         )
-    heads = [
-        "loss",
-        "exposure m",
-        "variance at the least m",
-        "at the greatest",
-        "measured / formula",
-    ]
+    heads = ["loss", "exposure m", "variance at the least m", "at the greatest"]
+    heads.append("measured / formula")
     notes = [f"Ranges of exposure in which fewer than {FEWEST_CLICKS} clicks fell are left out."]
     notes += [
         f"The variance of the whole gradient on ω is {_range(ratios, 'empirical')} times as high "

@@ -1,4 +1,4 @@
-"""What the results of one experiment say, as plain data: means, tests, trends, times."""
+"""Results of one experiment as plain data: means, tests, trends, times."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,38 +10,46 @@ from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison, Result
 from unexposed.experiments.kinds import timing as timings
 from unexposed.experiments.results import Line
-from unexposed.report.look import known_as, place
+from unexposed.methods import METHODS
 
 FEWEST_CLICKS = 50  # drawn in a range of exposure; with fewer its variance comes out too small
-LOSSES = {  # the losses whose variance is measured → title, and the method that trains with it
-    "inverse_propensity": ("L1, inverse propensity", "relmf"),
-    "low_variance": ("L2, low variance", "umf"),
-}
 
 
 def by_arm(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    """The lines of each arm by seed, arms in the order of every table."""
+    """The lines of each arm, in the order of the lines."""
     arms: dict[str, list[Line]] = {}
-    for line in sorted(lines, key=lambda line: line["seed"]):
-        arms.setdefault(_name(line), []).append(line)
-    return {arm: arms[arm] for arm in sorted(arms, key=place)}
+    for line in lines:
+        name = known_as(line["arm"], line["method"], line["settings"].get("strategy"))
+        arms.setdefault(name, []).append(line)
+    return arms
 
 
-def _name(line: Line) -> str:
-    return known_as(line["arm"], line["method"], line["settings"].get("strategy"))
+def known_as(label: str, method: str | None, strategy: str | None) -> str:
+    """The name of an arm in all tables and figures, whatever its experiment calls it.
+
+    An experiment may call an arm by its strategy alone: `joint` is `ubo-joint`, and the usual
+    strategy of a method is the method itself.
+    """
+    if method is None or strategy is None or label != strategy:
+        return label
+    usual = settings.known(METHODS[method])["strategy"].default
+    return method if strategy == usual else f"{method}-{strategy}"
+
+
+def learns(method: str) -> bool:
+    """Whether a method has settings; one without any learns nothing from the log but counts."""
+    return bool(settings.known(METHODS[method]))
 
 
 def _rows(found: Comparison) -> dict[str, Result]:
-    """What each arm reached, in the order of every table."""
-    named = {
+    return {
         known_as(r.label, r.method.name, getattr(r.method, "strategy", None)): r
         for r in found.results
     }
-    return {arm: named[arm] for arm in sorted(named, key=place)}
 
 
 def comparison(found: Comparison, *, tested: bool) -> dict[str, Any]:
-    """Every metric of every arm; as `Comparison.document` has it, tests only where asked for."""
+    """Every metric of every arm, with tests against the best where asked for."""
     rows = _rows(found)
     metrics: dict[str, dict[str, Any]] = {arm: {} for arm in rows}
     for metric in found.protocol.metrics:
@@ -65,41 +73,40 @@ def comparison(found: Comparison, *, tested: bool) -> dict[str, Any]:
 
 
 def ablation(found: Comparison, metric: str) -> list[dict[str, Any]]:
-    """The forms of UBO, each with its interval and its paired difference from UBO itself."""
-    rows = {arm: result for arm, result in _rows(found).items() if result.method.name == "ubo"}
-    if "ubo" not in rows or len(rows) < 3:
-        return []
-    ours = rows["ubo"].values[metric].mean(axis=0)
-    usual = settings.values(rows["ubo"].method)
-    out = []
-    for arm, result in rows.items():
-        values = result.values[metric]
-        by_user = values.mean(axis=0)
-        less = by_user - ours
-        own = settings.values(result.method)
-        out.append(
-            {
-                "arm": arm,
-                "changed": {k: [usual[k], v] for k, v in own.items() if v != usual[k]},
-                "mean": float(by_user.mean()),
-                "by_seed": values.mean(axis=1).tolist(),
-                "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
-                "difference": float(less.mean()),
-                "difference_ci95": list(statistics.bootstrap_interval(less, seed=0)),
-            }
-        )
-    return out
+    """The forms of one method, each with its paired difference from the method's usual form."""
+    rows = _rows(found)
+    for base in rows:
+        forms = {arm: result for arm, result in rows.items() if result.method.name == base}
+        if len(forms) >= 3:
+            return [_form(arm, result, rows[base], metric) for arm, result in forms.items()]
+    return []
+
+
+def _form(arm: str, result: Result, base: Result, metric: str) -> dict[str, Any]:
+    values, usual = result.values[metric], settings.values(base.method)
+    by_user = values.mean(axis=0)
+    less = by_user - base.values[metric].mean(axis=0)
+    own = settings.values(result.method)
+    return {
+        "arm": arm,
+        "changed": {k: [usual[k], v] for k, v in own.items() if v != usual[k]},
+        "mean": float(by_user.mean()),
+        "by_seed": values.mean(axis=1).tolist(),
+        "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
+        "difference": float(less.mean()),
+        "difference_ci95": list(statistics.bootstrap_interval(less, seed=0)),
+    }
 
 
 def strata(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Each arm by the popularity of the relevant items, and what it recommends; mean over seeds."""
+    """Metrics of each arm by popularity of the relevant items, and its lists; mean over seeds."""
     out = []
     for arm, own in by_arm(lines).items():
         parts = {}
         for name, first in own[0]["by_popularity"].items():
             metrics = [line["by_popularity"][name]["metrics"] for line in own]
             parts[name] = {
-                "items": first["items"],  # of the first seed: they differ by its held-out clicks
+                "items": first["items"],  # differs between seeds with the held-out clicks
                 "users": first["users"],
                 "metrics": {m: _mean([by[m] for by in metrics]) for m in metrics[0]},
             }
@@ -127,9 +134,9 @@ def trend(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _band(lines: Sequence[Line], over: str, *, first: int) -> dict[str, list[Any]]:
-    """Over the steps that every seed reached: a mean over fewer would jump where one stops.
+    """Mean and deviation at the steps that every seed reached, so that no mean jumps.
 
-    A step at which a seed has no correlation, for want of variation over items, has no mean.
+    A step has no mean if a seed has no correlation there, because nothing varies over items.
     """
     shortest = min(len(line[over]) for line in lines)
     table = np.array([line[over][:shortest] for line in lines], dtype=np.float64)  # None: nan
@@ -143,18 +150,17 @@ def _band(lines: Sequence[Line], over: str, *, first: int) -> dict[str, list[Any
 
 
 def ceiling(lines: Sequence[Line]) -> float | None:
-    """The highest correlation of an exposure that is the same for every user, mean over seeds."""
+    """The highest correlation that one exposure for all users can reach, mean over seeds."""
     found = [line["facts"]["ceiling"] for line in lines if "ceiling" in line.get("facts", {})]
     return _mean(found)
 
 
 def variance(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Each loss by range of exposure, mean over seeds: as measured, and as the formula says."""
+    """The variance of each loss by range of exposure, mean over seeds: measured and by formula."""
     out = []
     for arm, own in by_arm(lines).items():
-        title, look = LOSSES.get(arm, (arm, arm))
         rows = []
-        # of one world, so the same ranges of exposure in every line
+        # every line has the same ranges of exposure: they are of one world
         for same in zip(*(line["rows"] for line in own), strict=True):
             on_p = [row["on_p"] for row in same]
             errors = np.array([of["standard_error"] for of in on_p])
@@ -170,12 +176,12 @@ def variance(lines: Sequence[Line]) -> list[dict[str, Any]]:
         on_omega = [line["on_omega"] for line in own]
         total = {key: _mean([of[key] for of in on_omega]) for key in ("empirical", "formula")}
         rows.sort(key=lambda row: row["exposure"])
-        out.append({"arm": arm, "title": title, "look": look, "rows": rows, "on_omega": total})
+        out.append({"arm": arm, "rows": rows, "on_omega": total})
     return out
 
 
 def timing(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """By engine and machine: the seconds of an epoch of each arm, by repeat, and their median."""
+    """Seconds of an epoch by engine and machine, arm and repeat, with medians."""
     places: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         places.setdefault((str(line["engine"]), str(line["machine"])), []).append(line)
@@ -198,7 +204,7 @@ def timing(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def origins(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Where the numbers of each arm came from: everything that was written down of its runs."""
+    """Where the numbers of each arm came from: settings, seeds, machine, commit, time."""
     return [
         {
             "arm": arm,

@@ -1,4 +1,4 @@
-"""A table once, and the three ways it is written: Markdown, LaTeX, and HTML in a template."""
+"""A table, and how it is written as Markdown and LaTeX; a template writes it as HTML."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell: text as people read it, never markup."""
+    """Text of a cell as people read it, never markup."""
 
     text: str
     bold: bool = False
     code: bool = False
-    aside: str = ""  # smaller, after the text: what it is to be held against
+    aside: str = ""  # smaller, in brackets after the text
 
 
 @dataclass(frozen=True)
 class Table:
-    """Heads, rows of cells, and the sentences beneath."""
+    """Heads, rows of cells, and notes beneath."""
 
     name: str  # short and without spaces: the label in LaTeX, the anchor in HTML
     title: str
@@ -27,6 +27,15 @@ class Table:
     rows: list[list[Cell]]
     notes: list[str] = field(default_factory=list)
     words: int = 1  # how many columns from the left hold words and not numbers
+
+
+def code(text: str) -> Cell:
+    return Cell(text, code=True)
+
+
+def cells(*parts: Cell | str) -> list[Cell]:
+    """A row of cells, plain where only text is given."""
+    return [part if isinstance(part, Cell) else Cell(part) for part in parts]
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -39,7 +48,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def signed(value: float) -> str:
-    """As `number`, with a plus before what is above zero."""
+    """As `number`, with a plus sign above zero."""
     return ("+" if value > 0 else "") + number(value)
 
 
@@ -49,7 +58,7 @@ def spread(mean: float | None, sd: float | None) -> str:
 
 
 def shown(metric: str) -> str:
-    """The name of a metric as people write it."""
+    """A metric's name as people write it."""
     words = {"recall": "recall", "precision": "precision", "hit": "hit", "rate": "rate"}
     name, at, k = metric.partition("@")
     spelt = " ".join(words.get(word, word.upper()) for word in name.split("_"))
@@ -57,12 +66,12 @@ def shown(metric: str) -> str:
 
 
 def p_value(p: float) -> str:
-    """As it is reported: never 0, for chance alone may always do it."""
+    """A p-value as papers report it: never 0."""
     return "< .001" if p < 0.001 else number(p)
 
 
 def seconds(value: float | None) -> str:
-    """A length of time in the unit that people would say."""
+    """A length of time in a unit that suits it."""
     if value is None:
         return NONE
     for unit, size in (("h", 3600), ("min", 60)):
@@ -72,14 +81,14 @@ def seconds(value: float | None) -> str:
 
 
 def setting_value(value: Any) -> str:
-    """The value of a setting as an experiment file has it."""
+    """A setting's value as an experiment file writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def markdown(table: Table) -> str:
-    """The table and the sentences beneath; the title is the page's to write."""
+    """The table and its notes, without the title."""
     lines = [_row([_markdown_text(h) for h in table.heads])]
     lines.append("|" + "".join("---|" for _ in table.heads))
     lines += [_row([_markdown_cell(cell) for cell in row]) for row in table.rows]

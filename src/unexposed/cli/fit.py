@@ -1,20 +1,11 @@
-"""From a log to a saved model: fit, update."""
+"""`unexposed fit`: from a click log to a saved model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unexposed.cli.options import (
-    NO_COLUMNS,
-    Columns,
-    EngineName,
-    ModelFolder,
-    Seed,
-    Settings,
-    assignments,
-    with_columns,
-)
+from unexposed.cli import options
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -22,15 +13,15 @@ if TYPE_CHECKING:
     from unexposed.model.model import Model
 
 
-@with_columns
+@options.with_columns
 def fit(
     log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
-    columns: Columns = NO_COLUMNS,
-    settings: Settings = None,
-    engine: EngineName = None,
-    seed: Seed = 0,
+    columns: options.Columns = options.NO_COLUMNS,
+    settings: options.Settings = None,
+    engine: options.EngineName = None,
+    seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was killed.")
     ] = False,
@@ -49,7 +40,7 @@ def fit(
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
-    (recommender,) = parse_methods(method, assignments(settings, engine)).values()
+    (recommender,) = parse_methods(method, options.assignments(settings, engine)).values()
     check_place(out)
     checkpoint = place_beside(out)
     if is_kept(checkpoint) and not resume:
@@ -74,39 +65,12 @@ def fit(
         checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
     )
     model.save(out)
-    say(_training_line(model))
+    say(training_line(model))
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
 
 
-@with_columns
-def update(
-    folder: ModelFolder,
-    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
-    out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
-    epochs: Annotated[
-        int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
-    ] = None,
-    columns: Columns = NO_COLUMNS,
-    seed: Seed = 0,
-) -> None:
-    """Go on training a saved model with newer clicks, new users and items included."""
-    from unexposed.data.read import read_log
-    from unexposed.methods import load
-    from unexposed.model.save import check_place
-
-    check_place(out)
-    model = load(folder)
-    clicks = read_log(log, **columns.given(), any_size=True, say=say)
-    updated = model.update(clicks, epochs=epochs, seed=seed, progress=progress())
-    new_users = len(updated.user_ids) - len(model.user_ids)
-    new_items = len(updated.item_ids) - len(model.item_ids)
-    say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
-    updated.save(out)
-    say(_training_line(updated))
-    say(f"saved to {out}")
-
-
-def _training_line(model: "Model") -> str:
+def training_line(model: "Model") -> str:
+    """One sentence on how the training went."""
     facts = model.facts
     if "best_epoch" not in facts:
         return f"trained {model.method.name}"
@@ -114,7 +78,7 @@ def _training_line(model: "Model") -> str:
     best = facts["best_epoch"]
     kept = f"kept epoch {best}"
     if every := facts.get("refitted_on"):
-        kept = f"the best was epoch {best}, so then {best} epochs anew on all {every:,} clicks"
+        kept = f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
     return (
         f"trained {model.method.name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
         f"({facts['ended']}{resumed}); {kept}"

@@ -1,36 +1,12 @@
-"""Data to try things on: demo, datasets, simulate."""
+"""`unexposed simulate`: a world whose exposure and relevance are known."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from unexposed.cli.options import AsJson, DataDir, Seed
-from unexposed.cli.talking import print_json, progress, say
-
-
-def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
-    """Train and compare methods on a small simulated world; under a minute."""
-    from unexposed.cli.demo_run import run
-
-    run(out, say=say, progress=progress)
-
-
-def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Show the known data sets: where each comes from, its terms, whether it is here."""
-    from unexposed.cli import tables
-    from unexposed.data import datasets as known
-
-    rows = known.status(data_dir)
-    if as_json:
-        return print_json(rows)
-    console = tables.console()
-    for row in rows:
-        left_out = ("name", "title", "absent" if row["present"] else "present")
-        shown = {k: v for k, v in row.items() if k not in left_out and v}
-        title = f"[bold]{row['name']}[/bold]  {row['title']}"
-        console.print(tables.key_value_table(shown, title=title), "")
-    return None
+from unexposed.cli.options import DataDir, Seed
+from unexposed.cli.talking import say
 
 
 def simulate(

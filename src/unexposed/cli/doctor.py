@@ -1,7 +1,7 @@
-"""Whether this installation works, and what to do where it does not.
+"""`unexposed doctor`: whether this installation works, and how to cure it where it does not.
 
-Every part is looked at by itself and whatever it raises becomes a finding, so that one that is
-broken hides no other.
+Every part is checked by itself and whatever it raises becomes a finding, so that one broken part
+hides no other.
 """
 
 import importlib
@@ -11,13 +11,18 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
+
+from unexposed.cli.options import AsJson, DataDir
+from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 from unexposed.extras import install
 from unexposed.version import __version__
@@ -38,33 +43,59 @@ class Check:
     found: str
     cure: str = ""
 
-    def document(self) -> dict[str, str]:
-        return asdict(self)
-
-    def lines(self) -> list[str]:
-        cure = [f"{'':22}→ {self.cure}"] if self.cure else []
-        return [f"{self.state:7} {self.name:13} {self.found}", *cure]
+    def __str__(self) -> str:
+        cure = f"\n{'':22}→ {self.cure}" if self.cure else ""
+        return f"{self.state:7} {self.name:13} {self.found}{cure}"
 
 
 Findings = Iterator[Check]
 
 
-def examine(data_dir: Path | None = None, *, say: Callable[[str], object]) -> Findings:
-    """Every finding, in the order a person would look for them."""
+def doctor(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="Look at this saved model instead.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check this installation, with exit code 1 if something is broken; or all of a saved model."""
+    if folder is not None:
+        return _examine_model(folder, as_json=as_json)
+    checks = []
+    for check in examine(data_dir):
+        checks.append(check)
+        if not as_json:
+            print(check, flush=True)
+    if as_json:
+        print_json({"healthy": healthy(checks), "checks": [asdict(check) for check in checks]})
+    if not healthy(checks):
+        sys.exit(1)
+    return None
+
+
+def _examine_model(folder: Path, *, as_json: bool) -> None:
+    from unexposed.cli import tables
+    from unexposed.methods import make
+    from unexposed.model.load import describe
+
+    document = describe(folder, make)
+    if as_json:
+        return print_json(document)
+    tables.console().print(tables.key_value_table(document), "every checksum is right")
+    return None
+
+
+def examine(data_dir: Path | None = None) -> Findings:
+    """Check everything, in the order a person would."""
     yield from _guarded("python", _python)
     yield from _guarded("packages", _packages)
     yield from _guarded("extras", _extras)
-    yield from _guarded("card", _card)
+    yield from _guarded("GPU", _gpu)
     yield from _guarded("engine", _engine)
     yield from _guarded("kernel cache", _kernel_cache)
-    say("testing the engines; they are compiled once on a machine, then kept")
+    say("testing the engines; the first time on a machine they are compiled")
     yield from _guarded("self-test", _self_test)
     yield from _guarded("data", lambda: _data(data_dir))
-
-
-def document(checks: list[Check]) -> dict[str, Any]:
-    """The findings as plain data."""
-    return {"healthy": healthy(checks), "checks": [check.document() for check in checks]}
 
 
 def healthy(checks: list[Check]) -> bool:
@@ -76,21 +107,21 @@ def _guarded(name: str, look: Callable[[], Findings]) -> Findings:
         yield from look()
     except InputError as error:
         yield Check(name, "broken", str(error))
-    except Exception as error:  # whatever it is, it is what this command is asked for
+    except Exception as error:  # any failure is a finding
         reason = str(error).partition("\n")[0][:200]
         cure = f"{install()}, or report this"
         yield Check(name, "broken", f"{type(error).__name__}: {reason}", cure)
 
 
 def _python() -> Findings:
-    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
-    where = Path(__file__).parent
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    where = Path(__file__).parent.parent
     yield Check("unexposed", "ok", f"{__version__} in {where}")
     yield Check("python", "ok", f"{platform.python_version()} on {system}")
 
 
 def _packages() -> Findings:
-    """The packages that everything needs, each imported."""
+    """Import each package that everything needs."""
     for name in sorted(_required().get("", [])):
         try:
             importlib.import_module(name)
@@ -115,7 +146,7 @@ def _extras() -> Findings:
 
 
 def _required() -> dict[str, list[str]]:
-    """The packages this one names, by extra; "" for those that everything needs."""
+    """Required packages by extra; "" stands for the packages that everything needs."""
     found: dict[str, list[str]] = {}
     for line in importlib.metadata.requires("unexposed") or []:
         requirement, _, condition = line.partition(";")
@@ -124,43 +155,42 @@ def _required() -> dict[str, list[str]]:
     return found
 
 
-def _card() -> Findings:
+def _gpu() -> Findings:
     import torch
 
     from unexposed.engine import cuda
 
     if cuda.available():
-        card = torch.cuda.get_device_properties(0)
-        memory = f"{card.total_memory / 2**30:.0f} GiB"
-        yield Check("card", "ok", f"{card.name}, {memory}, CUDA {torch.version.cuda}")
+        gpu = torch.cuda.get_device_properties(0)
+        memory = f"{gpu.total_memory / 2**30:.0f} GiB"
+        yield Check("GPU", "ok", f"{gpu.name}, {memory}, CUDA {torch.version.cuda}")
     elif torch.cuda.is_available():
-        found = f"{torch.cuda.get_device_name(0)}, but no triton to write for it"
-        yield Check("card", "note", found, "pip install triton")
+        found = f"{torch.cuda.get_device_name(0)}, but triton is missing"
+        yield Check("GPU", "note", found, "pip install triton")
     elif shutil.which("nvidia-smi") is not None:
-        found = f"torch {torch.__version__} sees no card, though nvidia-smi is here"
+        found = f"torch {torch.__version__} finds no GPU, though nvidia-smi is here"
         cure = "nvidia-smi says whether the driver works; install a torch with CUDA (pytorch.org)"
-        yield Check("card", "note", found, cure)
+        yield Check("GPU", "note", found, cure)
     else:
-        yield Check("card", "ok", "none: training runs on the processor")
+        yield Check("GPU", "ok", "none: training runs on the CPU")
 
 
 def _engine() -> Findings:
     from unexposed.compiled import CORES
     from unexposed.engine import cuda
 
-    threads = CORES
     name = "cuda" if cuda.available() else "cpu"
-    yield Check("engine", "ok", f"{name}; {threads} threads (NUMBA_NUM_THREADS) on the processor")
+    yield Check("engine", "ok", f"{name}; {CORES} CPU threads (NUMBA_NUM_THREADS)")
 
 
 def _kernel_cache() -> Findings:
-    """Where compiled kernels are kept: without it each start compiles anew."""
+    """Check the folder of compiled kernels: without it each start compiles them again."""
     from unexposed.kernel_cache import CURE
 
     try:
         from unexposed.engine.cpu import phases
         from unexposed.ranking import top
-    except InputError as error:  # there is no place at all
+    except InputError as error:  # no folder can be written
         yield Check("kernel cache", "broken", str(error).partition(";")[0], CURE)
         return
     kernels: list[Any] = [phases.run, top.ranks]
@@ -170,12 +200,12 @@ def _kernel_cache() -> Findings:
             with tempfile.NamedTemporaryFile(dir=folder):
                 yield Check("kernel cache", "ok", str(folder))
         except OSError as error:
-            found = f"{folder} cannot be written ({error.strerror}): each start compiles anew"
+            found = f"{folder} cannot be written ({error.strerror}): each start compiles again"
             yield Check("kernel cache", "note", found, CURE)
 
 
 def _self_test() -> Findings:
-    """A few steps of UBO on each engine, beside the reference."""
+    """Run a few steps of UBO on each engine and on the reference engine."""
     from unexposed.engine import cuda
     from unexposed.engine.cpu.engine import CpuEngine
     from unexposed.engine.cuda.engine import CudaEngine
@@ -196,25 +226,24 @@ def _agreement(name: str, kind: Callable[..., "Engine"]) -> Check:
     rng = np.random.default_rng(0)
     n_users, n_items, dim, n, each = 8, 6, 4, 32, 3
 
-    def rows(high: int, size: int = n) -> Any:
+    def drawn(high: int, size: int = n) -> Any:
         return rng.integers(high, size=size, dtype=np.int32)
 
+    def normal(*shape: int) -> Any:
+        return rng.normal(0, 0.5, shape).astype(np.float32)
+
     start: dict[str, Any] = {
-        "user_factors": rng.normal(0, 0.5, (n_users, dim)).astype(np.float32),
-        "item_factors": rng.normal(0, 0.5, (n_items, dim)).astype(np.float32),
-        "exposure_user_factors": rng.normal(0, 0.5, (n_users, dim)).astype(np.float32),
-        "gate_weight": rng.normal(0, 0.5, dim).astype(np.float32),
+        "user_factors": normal(n_users, dim),
+        "item_factors": normal(n_items, dim),
+        "exposure_user_factors": normal(n_users, dim),
+        "gate_weight": normal(dim),
         "gate_bias": np.zeros(1, dtype=np.float32),
     }
-    samples = Samples(
-        rows(n_users),
-        np.arange(n + 1) * each,
-        rows(n_items, n * each),
-        np.ones(n, dtype=np.float32),
-    )
+    ends, weights = np.arange(n + 1) * each, np.ones(n, dtype=np.float32)
+    samples = Samples(drawn(n_users), ends, drawn(n_items, n * each), weights)
     given: dict[str, Any] = {
         "exposure": rng.uniform(0.1, 1, n_items).astype(np.float32),
-        "validation": ValidationSet(rows(n_users), rows(n_items), rng.random(n) < 0.5),
+        "validation": ValidationSet(drawn(n_users), drawn(n_items), rng.random(n) < 0.5),
     }
     what = (Objective("low_variance", "bilevel"), Optimiser(1e-2, 1e-3, lookahead=0.05), start)
     began = time.perf_counter()
@@ -243,7 +272,7 @@ def _data(data_dir: Path | None) -> Findings:
 
     folder = data_dir or os.environ.get("UNEXPOSED_DATA")
     if folder is None:
-        yield Check("data folder", "ok", "$UNEXPOSED_DATA is not set: the cache is looked at")
+        yield Check("data folder", "ok", "$UNEXPOSED_DATA is not set: using the cache")
     elif not Path(folder).expanduser().is_dir():
         cure = "make it, or set $UNEXPOSED_DATA to the folder that holds the data sets"
         yield Check("data folder", "broken", f"{folder} does not exist", cure)
@@ -253,7 +282,7 @@ def _data(data_dir: Path | None) -> Findings:
     for name, dataset in datasets.DATASETS.items():
         place = datasets.locate(name, data_dir)
         if place is None:
-            yield Check(name, "note", "not here, and needed only by name", dataset.absent)
+            yield Check(name, "note", "not here; only needed if you name it", dataset.absent)
         elif wrong := datasets.fault(dataset, place):
             cure = "restore that file, or remove the folder"
             yield Check(name, "broken", f"{place}: {wrong}", cure)

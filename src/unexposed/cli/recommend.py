@@ -1,4 +1,4 @@
-"""From a saved model to lists: recommend, similar, export."""
+"""`unexposed recommend`: lists of items for users, from a saved model."""
 
 import sys
 from pathlib import Path
@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unexposed.cli.options import (
-    NO_COLUMNS,
-    AsJson,
-    Columns,
-    ModelFolder,
-    SpreadsheetSafe,
-    TitleColumn,
-    Titles,
-    with_columns,
-)
-from unexposed.cli.talking import print_json, progress, say
+from unexposed.cli import options
+from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +16,9 @@ if TYPE_CHECKING:
     from unexposed.model.model import Model
 
 
-@with_columns
+@options.with_columns
 def recommend(
-    folder: ModelFolder,
+    folder: options.ModelFolder,
     users: Annotated[
         Path | None, typer.Option(help="Text file with a user id a line. (default: all users)")
     ] = None,
@@ -59,29 +50,27 @@ def recommend(
     new_clicks: Annotated[
         Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
     ] = None,
-    titles: Titles = None,
-    title: TitleColumn = None,
-    columns: Columns = NO_COLUMNS,
-    safe: SpreadsheetSafe = False,
+    titles: options.Titles = None,
+    title: options.TitleColumn = None,
+    columns: options.Columns = options.NO_COLUMNS,
+    safe: options.SpreadsheetSafe = False,
 ) -> None:
     """Recommend items for users, by raw id."""
-    from unexposed.data import write as writing
+    from unexposed.data import write
     from unexposed.data.read import read_ids, read_log, read_pairs
     from unexposed.methods import load
-    from unexposed.model import recommend as serving
     from unexposed.model.filters import Rules
-    from unexposed.model.fold_in import users_alone
 
     if out is not None:
-        writing.check_table(out)
+        write.check_table(out)
         if safe and out.suffix == ".parquet":
             raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     model = load(folder)
-    # a delimiter given is that of the pairs or the newer log, if there are any
-    own = columns.delimiter if candidates is None and new_clicks is None else None
-    names = _read_titles(titles, title, model, item=columns.item, delimiter=own)
+    # --delimiter belongs to the candidates or the newer log, and to the titles if neither is given
+    of_titles = columns.delimiter if candidates is None and new_clicks is None else None
+    names = read_titles(titles, title, model, item=columns.item, delimiter=of_titles)
     pairs = None if candidates is None else read_pairs(candidates, **columns.pair(), say=say)
     rules = Rules(
         hide_clicked=not show_clicked,
@@ -95,7 +84,7 @@ def recommend(
     served, wanted = model, cast(Any, model.user_ids.values)
     if new_clicks is not None:
         log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
-        served, wanted = users_alone(model, log), log.user_ids.values
+        served, wanted = model.of_users(log), log.user_ids.values
     elif users is not None:
         wanted = read_ids(users, model.user_ids)
     known = served.user_ids.index(wanted) >= 0
@@ -104,75 +93,20 @@ def recommend(
     if not known.any() and unknown == "skip":
         raise InputError(f"the model knows none of the users in {users or new_clicks}")
     with progress() as bar:
-        tables = serving.recommend(served, wanted, k, rules, whole=model, progress=bar)
+        tables = served.recommendations(wanted, k, rules=rules, whole=model, progress=bar)
         if names is not None:
-            tables = (_with_titles(table, names) for table in tables)
+            tables = (with_titles(table, names) for table in tables)
         if safe:
-            tables = map(writing.spreadsheet_safe, tables)
+            tables = map(write.spreadsheet_safe, tables)
         if out is None:
-            writing.write_csv(tables, sys.stdout)
+            write.write_csv(tables, sys.stdout)
             return
-        rows = writing.write_tables(tables, out)
+        rows = write.write_tables(tables, out)
     n_users = len(wanted) if unknown == "popular" else int(known.sum())
     say(f"{rows:,} recommendations for {n_users:,} users in {out}")
 
 
-def similar(
-    folder: ModelFolder,
-    item: Annotated[str | None, typer.Option(help="Items like this one, by raw id.")] = None,
-    user: Annotated[str | None, typer.Option(help="Users like this one, by raw id.")] = None,
-    k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
-    titles: Titles = None,
-    title: TitleColumn = None,
-    safe: SpreadsheetSafe = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the items or users whose vectors are most like those of one."""
-    from unexposed.data.write import printed, spreadsheet_safe
-    from unexposed.methods import load
-
-    if (item is None) == (user is None):
-        raise InputError("give --item ID or --user ID")
-    if titles is not None and item is None:
-        raise InputError("--titles names items: give --item, for users have none")
-    model = load(folder)
-    names = _read_titles(titles, title, model)
-    if item is not None:
-        table = model.similar_items(model.item_ids.parse([item])[0], k)
-    else:
-        assert user is not None
-        table = model.similar_users(model.user_ids.parse([user])[0], k)
-    if names is not None:
-        table = _with_titles(table, names)
-    if as_json:
-        return print_json(table.to_dicts())
-    sys.stdout.write((spreadsheet_safe(table) if safe else printed(table)).write_csv())
-    return None
-
-
-def export(
-    folder: ModelFolder,
-    to: Annotated[Path, typer.Option(help="Folder to write.")],
-    kind: Annotated[
-        str, typer.Option("--format", help="parquet, npy (vectors), usearch (index) or onnx.")
-    ],
-    k: Annotated[int, typer.Option("-k", help="List length for the recall of an index.")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """Write a model for serving: vectors, a nearest-neighbour index, or an ONNX scorer."""
-    from unexposed.methods import load
-    from unexposed.model.export import check_export, describe, export_model
-
-    check_export(to, kind)
-    about = export_model(load(folder), to, kind=kind, k=k)
-    if as_json:
-        return print_json(about)
-    for line in describe(about, to):
-        say(line)
-    return None
-
-
-def _read_titles(
+def read_titles(
     path: Path | None,
     title: str | None,
     model: "Model",
@@ -180,20 +114,20 @@ def _read_titles(
     item: str | None = None,
     delimiter: str | None = None,
 ) -> dict[Any, str] | None:
-    """What items are called, by raw id."""
-    from unexposed.data.read import check_title, read_titles
+    """Titles of items, by raw id."""
+    from unexposed.data import read
 
-    check_title(path, title)
+    read.check_title(path, title)
     if path is None:
         return None
-    found = read_titles(path, model, title=title, item=item, delimiter=delimiter)
+    found = read.read_titles(path, model, title=title, item=item, delimiter=delimiter)
     say(f"{path}: names of {len(found):,} of {len(model.item_ids):,} items")
     raw = model.item_ids.values[list(found)].tolist()
     return dict(zip(raw, found.values(), strict=True))
 
 
-def _with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
-    """The table with a column `title` after `item`; empty where an item has none."""
+def with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
+    """The table with a column `title` after `item`, empty where an item has no title."""
     import polars as pl
 
     titles = pl.Series("title", [names.get(raw) for raw in table["item"].to_list()], pl.String)

@@ -1,0 +1,21 @@
+"""`unexposed datasets`: the known data sets."""
+
+from unexposed.cli.options import AsJson, DataDir
+from unexposed.cli.talking import print_json
+
+
+def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show the known data sets: where each comes from, its terms, whether it is here."""
+    from unexposed.cli import tables
+    from unexposed.data import datasets as known
+
+    rows = known.status(data_dir)
+    if as_json:
+        return print_json(rows)
+    console = tables.console()
+    for row in rows:
+        left_out = ("name", "title", "absent" if row["present"] else "present")
+        shown = {k: v for k, v in row.items() if k not in left_out and v}
+        title = f"[bold]{row['name']}[/bold]  {row['title']}"
+        console.print(tables.key_value_table(shown, title=title), "")
+    return None

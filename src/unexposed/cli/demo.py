@@ -1,0 +1,45 @@
+"""`unexposed demo`: a simulated world from its log to a table, a model and recommendations."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unexposed.cli.talking import progress, say
+
+
+def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
+    """Train and compare methods on a small simulated world; under a minute."""
+    from unexposed.cli import tables
+    from unexposed.data.simulate import world as make_world
+    from unexposed.data.write import write_world
+    from unexposed.evaluation.compare import compare, split_clicks
+    from unexposed.evaluation.protocols import exposure_correlation, protocol
+    from unexposed.methods import METHODS, make
+    from unexposed.model.save import check_place
+
+    model_folder, lists = out / "model", out / "recommended.csv"
+    check_place(model_folder)
+    world = make_world(400, 150, seed=7)
+    say("A world where the log shows popular items to nearly everyone, liked or not.")
+    for line in write_world(world, out, seed=0):
+        say(line)
+
+    split = world.split(seed=0)
+    by = protocol("ubo-ijcai22")
+    comparison = compare(
+        split_clicks(split.train.union(split.held_out), split.judged, by),
+        {name: make(name) for name in METHODS},
+        by=by,
+        seeds=1,
+        progress=progress(),
+    )
+    tables.console().print(tables.comparison_table(comparison))
+
+    model = make("ubo").fit(split.train, split.held_out, seed=0, progress=progress())
+    learned = exposure_correlation(model, world.exposure)
+    say(f"ubo: learned and true exposure correlate at {learned:.2f} (mean over users)")
+    model.save(model_folder)
+    model.write_recommendations(lists, model.user_ids.values[:20])
+    say(f"{model_folder} and {lists}: a model and what it recommends")
+    say(f"next: unexposed evaluate {model_folder} --judged {out / 'judged.csv'}")

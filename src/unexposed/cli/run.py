@@ -1,0 +1,102 @@
+"""`unexposed run`: experiments from TOML files."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unexposed.cli.options import AsJson, DataDir, EngineName
+from unexposed.cli.talking import print_json, progress, say
+from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    from unexposed.experiments.results import Line
+    from unexposed.experiments.task import Experiment
+
+
+def run(
+    files: Annotated[list[Path], typer.Argument(help="Experiment files: TOML.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results. (default: results/ beside a file)")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Arms, separated by commas.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds to run.", min=1)] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is finished.")] = False,
+    miniature: Annotated[
+        bool, typer.Option("--miniature", help="In seconds, on a simulated world, into miniature/.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 1,
+    engine: EngineName = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run experiments; what is finished already is not run again."""
+    from unexposed.experiments import run as running
+
+    asked = _read(files, miniature=miniature, seeds=seeds, engine=engine)
+    labels = None if only is None else [arm.strip() for arm in only.split(",")]
+    documents, failed = {}, False
+    for file, experiment in asked.items():
+        folder = out or (Path("miniature") if miniature else file.parent / "results")
+        try:
+            lines = running.run(
+                experiment,
+                folder / f"{experiment.name}.jsonl",
+                progress=progress(),
+                say=say,
+                fresh=fresh,
+                only=labels,
+                workers=workers,
+                data_dir=data_dir,
+            )
+            documents[experiment.name] = _show(experiment, lines, as_json=as_json)
+        except InputError as error:
+            if len(asked) == 1:
+                raise
+            say(f"error: {file}: {error}")
+            failed = True
+    if as_json:
+        print_json(documents if len(asked) > 1 else documents.popitem()[1])
+    if failed:
+        sys.exit(2)
+
+
+def _read(
+    files: list[Path], *, miniature: bool, seeds: int | None, engine: str | None
+) -> "dict[Path, Experiment]":
+    """The experiments in these files, all of them read before the first is run."""
+    from unexposed.experiments import spec as experiments
+
+    made = {}
+    for file in files:
+        if len(files) > 1 and not experiments.is_experiment(file):
+            say(f"left out {file}, which has no kind: it is not an experiment")
+            continue
+        asked = experiments.read(file)
+        if miniature:
+            asked = experiments.miniature(asked)
+        if seeds is not None:
+            asked = replace(asked, seeds=seeds)
+        if engine is not None:
+            asked = experiments.with_settings(asked, {"engine": engine})
+        made[file] = asked
+    return made
+
+
+def _show(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -> Any:
+    """Print the table of an experiment, or return its document."""
+    from unexposed.cli import tables
+    from unexposed.experiments.kinds.compare import from_lines
+
+    title = experiment.title.replace("[", r"\[")
+    if experiment.kind != "compare":
+        if not as_json:
+            tables.console().print(title, tables.run_table(lines))
+        return {"experiment": experiment.name, "kind": experiment.kind, "lines": lines}
+    comparison = from_lines(experiment, lines)
+    if as_json:
+        return comparison.document()
+    tables.console().print(title, tables.comparison_table(comparison))
+    return None

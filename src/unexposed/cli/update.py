@@ -1,0 +1,38 @@
+"""`unexposed update`: newer clicks for a saved model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unexposed.cli.fit import training_line
+from unexposed.cli.options import NO_COLUMNS, Columns, ModelFolder, Seed, with_columns
+from unexposed.cli.talking import progress, say
+
+
+@with_columns
+def update(
+    folder: ModelFolder,
+    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
+    epochs: Annotated[
+        int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
+    ] = None,
+    columns: Columns = NO_COLUMNS,
+    seed: Seed = 0,
+) -> None:
+    """Go on training a saved model with newer clicks, new users and items included."""
+    from unexposed.data.read import read_log
+    from unexposed.methods import load
+    from unexposed.model.save import check_place
+
+    check_place(out)
+    model = load(folder)
+    clicks = read_log(log, **columns.given(), any_size=True, say=say)
+    updated = model.update(clicks, epochs=epochs, seed=seed, progress=progress())
+    new_users = len(updated.user_ids) - len(model.user_ids)
+    new_items = len(updated.item_ids) - len(model.item_ids)
+    say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
+    updated.save(out)
+    say(training_line(updated))
+    say(f"saved to {out}")

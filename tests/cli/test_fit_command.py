@@ -1,0 +1,191 @@
+"""`fit`, `update` and `doctor MODEL`: models that are saved, resumed, interrupted and damaged."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from command import unexposed
+from ctrl_c import interrupted_at
+from unexposed.data.clicks import Clicks
+from unexposed.methods import load
+from unexposed.model import save as storage
+
+FIT = "fit log.csv --out model --set epochs=2"
+
+
+def saved_at() -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in Path("model").iterdir()}
+
+
+@pytest.fixture
+def unsaved(run, monkeypatch):
+    """Run a training that leaves its checkpoint and no model."""
+
+    def fail(*_: object) -> None:
+        sys.exit(3)
+
+    def unsaved(line: str) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(storage, "save", fail)
+            code, _, err = run(f"{line} --checkpoint-every 0")
+        assert code == 3, err
+        assert Path("model.checkpoint").is_dir()
+
+    return unsaved
+
+
+def test_ids_that_cannot_be_saved_are_refused_before_training(run):
+    dates = [date(2024, 1, day) for day in (1, 2, 3)]
+    pl.DataFrame({"user": dates, "item": ["x", "y", "z"]}).write_parquet("log.parquet")
+    code, _, err = run("fit log.parquet --out model")
+    assert code == 2
+    assert "ids of type date cannot be saved; use text" in err
+    assert "epoch" not in err
+
+
+def test_ctrl_c_keeps_the_best_model_so_far(here):
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(300, size=(6000, 2))
+    Path("big.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs))
+    words = "fit big.csv --method mf --out model --set epochs=100000 --set patience=0"
+    code, err = interrupted_at(words, "epoch", here)
+    assert code == 0, err
+    assert "(interrupted)" in err
+    model = load("model", verify=True)
+    assert isinstance(model.clicks, Clicks)
+    assert 1 <= model.facts["best_epoch"] <= model.facts["epochs_run"] == len(model.facts["losses"])
+    assert sorted(p.name for p in here.iterdir()) == ["big.csv", "judged.csv", "log.csv", "model"]
+
+
+def test_resume_says_where_it_goes_on_what_is_missing_and_what_differs(run, done, unsaved):
+    _, err = done(f"{FIT} --resume")
+    assert "model.checkpoint to resume from: training from the start" in err
+    unsaved(FIT)
+    code, _, err = run(f"{FIT} --resume --set dim=7")
+    assert code == 2
+    assert "dim was 64 and is now 7" in err.splitlines()[-1]
+    _, err = done(f"{FIT} --resume")
+    assert "mf: resumed at epoch 2 of 2" in err
+    assert "(all epochs done, resumed at epoch 2)" in err
+    assert not Path("model.checkpoint").exists()
+
+
+def test_a_new_training_says_which_unfinished_one_it_writes_over(done, unsaved):
+    unsaved(FIT)
+    _, err = done(FIT)
+    assert "writing over the unfinished training in" in err
+    assert "resumed" not in err
+
+
+@pytest.mark.parametrize("words", ["--set epochs=2", "--method popularity"])
+def test_a_finished_training_is_not_resumed_but_said_to_be_finished(done, words):
+    done(f"fit log.csv --out model {words}")
+    before = saved_at()
+    out, err = done(f"fit log.csv --out model {words} --resume")
+    assert out == ""
+    assert err.splitlines()[-1].startswith("model holds this training, finished; to train it again")
+    assert saved_at() == before
+    done(f"fit log.csv --out model {words}")
+    assert saved_at() != before
+
+
+OTHERS = {
+    "--set dim=7": "dim was 64 and is now 7",
+    "--seed 1": "the seed was 0 and is now 1",
+    "--engine reference": "the engine was cpu and is now reference",
+    "--method bpr": "the method was mf and is now bpr",
+    "--threshold 1": "the log was 32 clicks",
+}
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_a_finished_training_of_other_things_gives_way_and_what_differs_is_said(done, words):
+    done(FIT)
+    before = saved_at()
+    if "threshold" in words:
+        log = pl.read_csv("log.csv")
+        log.with_columns(rating=pl.int_range(len(log)) % 3).write_csv("log.csv")
+    _, err = done(f"{FIT} {words} --resume")
+    assert f"model holds another training: {OTHERS[words]}" in err
+    assert saved_at() != before
+
+
+def test_an_interrupted_a_damaged_and_an_updated_model_are_not_finished(done):
+    done(FIT)
+    model = load("model")
+    storage.save(replace(model, facts=model.facts | {"ended": "interrupted"}), Path("model"))
+    _, err = done(f"{FIT} --resume")
+    assert "model holds another training: it was interrupted after epoch 2" in err
+    Path("model/arrays.safetensors").write_bytes(b"x")
+    _, err = done(f"{FIT} --resume")
+    assert "model/arrays.safetensors is damaged" in err
+    assert "training from the start" in err
+    done("update model log.csv --out model --epochs 1")
+    assert "it was given more than a log" in done(f"{FIT} --resume")[1]
+
+
+def test_the_doctor_describes_a_model_and_finds_a_changed_byte(run, done):
+    done(f"{FIT} --set dim=7")
+    out, _ = done("doctor model")
+    assert "item_factors = 7 × 7" in out
+    assert "learning_rate = 0.001" in out
+    assert not re.search(r"\.\d{8}", out)  # nobody reads sixteen digits
+    assert "every checksum is right" in out
+    document = json.loads(done("doctor model --json")[0])
+    assert (document["users"], document["settings"]["dim"], document["format"]) == (12, 7, 3)
+    arrays = bytearray(Path("model/arrays.safetensors").read_bytes())
+    arrays[-1] ^= 1
+    Path("model/arrays.safetensors").write_bytes(arrays)
+    code, out, err = run("doctor model")
+    assert (code, out) == (2, "")
+    assert "model/arrays.safetensors is damaged" in err
+
+
+def test_memory_that_runs_out_ends_in_one_sentence_with_the_cure(here, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    words = "fit log.csv --out model --set dim=200000000".split()
+    child = unexposed(*words, limit=8 << 30)  # the interpreter takes less than 2 GiB
+    assert child.returncode == 2, child.stderr
+    assert "Traceback" not in child.stderr
+    assert "used up (Unable to allocate" in child.stderr.splitlines()[-1]
+    assert "lower dim" in child.stderr.splitlines()[-1]
+    assert not list(here.glob("model*"))
+
+
+def test_fits_at_once_into_folders_of_their_own_are_like_one_alone(here):
+    words = "fit log.csv --method mf --set epochs=3 --checkpoint-every 0 --out".split()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "unexposed", *words, f"model {n}"],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(4)
+    ]
+    for child in children:
+        _, err = child.communicate(timeout=300)
+        assert child.returncode == 0, err
+    assert len({(here / f"model {n}/arrays.safetensors").read_bytes() for n in range(4)}) == 1
+    assert len(list(here.iterdir())) == 6
+
+
+def test_update_writes_a_model_that_knows_the_newcomers(done):
+    done(FIT)
+    Path("newer.csv").write_text("user,item\nnew,i1\nnew,novelty\nu3,i5\n")
+    out, err = done("update model newer.csv --out model2 --epochs 2")
+    assert out == ""
+    assert "3 newer clicks, 1 new users and 1 new items" in err
+    Path("ids.txt").write_text("new\n")
+    out, _ = done("recommend model2 --users ids.txt -k 5")
+    assert not {line.split(",")[1] for line in out.splitlines()} & {"i1", "novelty"}

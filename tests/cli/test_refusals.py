@@ -1,0 +1,168 @@
+"""A user's mistake ends in exit code 2, one sentence that names it, and no new file."""
+
+import gzip
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from command import LOG
+from unexposed.data.read import read_log
+from unexposed.methods import make
+
+
+@pytest.fixture
+def refused(run, here):
+    def refused(line: str) -> str:
+        before = set(here.rglob("*"))
+        code, out, err = run(line)
+        assert (code, out) == (2, ""), err
+        assert "Traceback" not in err
+        assert set(here.rglob("*")) == before
+        last = err.strip().splitlines()[-1]
+        assert last.startswith("error: ")
+        return last
+
+    return refused
+
+
+def rated(*ratings: object) -> str:
+    return "user,item,rating\n" + "".join(f"u{at},i{at},{r}\n" for at, r in enumerate(ratings))
+
+
+LOGS = {  # what a file holds, further options, and the words of the refusal
+    "empty": ("", "", "empty"),
+    "header only": ("user,item\n", "", "bad.csv"),
+    "wrong delimiter": (LOG.replace(",", ";"), "", "delimiter"),
+    "missing column": (LOG.replace("user,", "customer,"), "--user custmer", "custmer customer"),
+    "null id": (LOG + ",i1\n", "", "line 38"),
+    "rating that is text": (rated(5, "good"), "", "line 3 good"),
+    "negative rating": (rated(5, -2), "", "line 3"),
+    "infinite rating": (rated("inf", 5), "", "line 2"),
+    "nothing above the threshold": (rated(5, 4), "--threshold 9", "9"),
+    "one user": ("user,item\na,x\na,y\n", "", "user"),
+    "one item": ("user,item\na,x\nb,x\n", "", "item"),
+    "binary": (bytes(range(256)) * 9, "", "bad.csv"),
+}
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_a_log_that_cannot_be_learned_from_is_refused(refused, case):
+    content, more, words = LOGS[case]
+    Path("bad.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    sentence = refused(f"fit bad.csv --method popularity --out out {more}")
+    assert all(word in sentence for word in ["bad.csv", *words.split()])
+
+
+def test_a_log_that_cannot_be_read_is_refused(refused):
+    os.mkdir("folder")
+    Path("cut.csv.gz").write_bytes(gzip.compress(LOG.encode())[:-30])
+    pl.read_csv("log.csv").write_parquet("whole.parquet")
+    Path("cut.parquet").write_bytes(Path("whole.parquet").read_bytes()[:-20])
+    for name in ("nothing.csv", "folder", "cut.csv.gz", "cut.parquet"):
+        assert name in refused(f"fit {name} --method popularity --out out")
+
+
+JUDGED = {
+    "x,y,1\nz,y,0\n": "bad.csv",  # strangers only
+    "u1,i1,3\nu2,i1,0\n": "relevance",
+    "u1,i1,1\nu2,i1,1\n": "nobody",  # with a relevant and an irrelevant item
+}
+
+
+@pytest.mark.parametrize("rows", JUDGED)
+def test_judged_pairs_that_cannot_be_judged_by_are_refused(refused, rows):
+    Path("bad.csv").write_text("user,item,relevance\n" + rows)
+    line = "compare --train log.csv --judged bad.csv --methods popularity --seeds 1"
+    assert JUDGED[rows] in refused(line)
+
+
+HUGE = 10**23
+LINES = {
+    "fit log.csv --method bpp --out out": "did you mean 'bpr'",
+    "fit log.csv --method mf,bpr --out out": "one method",
+    "fit log.csv --out out --set epoch=3": "did you mean 'epochs'",
+    f"fit log.csv --out out --seed {HUGE}": "seed must be",
+    f"fit log.csv --out out --set dim={HUGE}": "dim must be",
+    "fit log.csv --out taken": "taken",
+    f"simulate --out w --users {HUGE}": "n_users must be",
+    "compare --train log.csv --judged judged.csv --methods mf --protocol ubo": "protocol 'ubo'",
+    "compare --dataset coats --methods mf": "'coat'",
+    "compare --dataset yahoo_r3 --methods mf --data-dir .": "webscope",
+    "compare --dataset coat --methods mf --data-dir nowhere": "nowhere does not exist",
+    "compare --train log.csv --methods mf": "--judged",
+    "recommend log.csv": "is no model folder",
+    "recommend model -k 99 --out taken.csv": "k must be between 1 and 7 items, got 99",
+    "recommend model --out out.xlsx": ".csv",
+    "recommend model --users ids.txt": "none of the users in ids.txt",
+    "recommend model --users ids.txt --new-clicks log.csv": "--users or --new-clicks",
+    "recommend model -k 2 --users ids.txt --unknown refuse": "never trained on user 'x'",
+    "recommend model --unknown guess": "guess",
+    "recommend model -k 2 --allow ids.txt": "none of the 2 items to allow",
+    "recommend model -k 2 --minimum-exposure 0.5": "popularity has no exposure model",
+    "recommend model --new-clicks new.csv": "none of these users has a click",
+    "recommend model --title name": "--titles gives: give both",
+    "recommend model --titles new.csv --title user": "new.csv names no item of the model",
+    "similar model": "--item ID or --user ID",
+    "similar model --user u1 --titles log.csv": "names items",
+    "similar model --item i1": "has no item vectors",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_that_makes_no_sense_is_refused(refused, line):
+    make("popularity").fit(read_log("log.csv")).save("model")
+    Path("ids.txt").write_text("x\ny\n")
+    Path("new.csv").write_text("user,item\na,x\n")
+    Path("taken.csv").write_text("precious")
+    Path("taken").mkdir()
+    Path("taken/notes.txt").write_text("mine")
+    assert LINES[line] in refused(line)
+    assert Path("taken.csv").read_text() == "precious"
+
+
+DATA = "[data]\nsimulate = { users = 30, items = 20 }\n"
+EXPERIMENT = f"kind = 'compare'\nseeds = 1\n{DATA}[methods.popularity]\n"
+ARM = "[methods.popularity]"
+SPECS = {  # what replaces what in the file → words of the refusal
+    ("1", "1 2"): ["small.toml", "line 2"],
+    ("1", "2026-11-15"): ["small.toml", "date"],
+    ("seeds", "seed"): ["small.toml", "'seed'; did you mean 'seeds'?"],
+    ("compare", "comparison"): ["no kind 'comparison'; did you mean 'compare'?"],
+    (DATA, ""): ["small.toml", "no 'data'"],
+    ("[data]", "[data]\ndataset = 'coat'"): [
+        "[data] must name one of dataset, semi_synthetic, simulate, got 2"
+    ],
+    (DATA, "[data]\ndataset = 'coats'\n"): ["[data]", "'coat'"],
+    (DATA, "[data]\ndataset = 'yahoo_r3'\n"): ["yahoo_r3", "webscope"],
+    (DATA, "[data]\nsemi_synthetic = 'ml_100k'\npower = 0\n"): ["power must be above 0"],
+    ("seeds = 1", "seeds = '1'"): ["small.toml: seeds must be a whole number, got '1'"],
+    ("= 1", "= 0"): ["at least 1, got 0"],
+    ("seeds", "also = ['judge']\nseeds"): ["small.toml", "'judge'", "'judged'"],
+    (ARM, ""): ["small.toml", "[methods.mf]"],
+    (ARM, "[methods.bpp]"): ["small.toml, bpp", "did you mean 'bpr'"],
+    (ARM, "[methods.mf]\nsettings = {epoch = 1}"): ["small.toml, mf", "did you mean 'epochs'"],
+    (ARM, "[settings]\nepoch = 1\n[methods.mf]"): ["small.toml", "did you mean 'epochs'"],
+    (ARM, "[methods.ubo]\nstudy = 'tuning/ubo.json'"): [
+        "results/tuning/ubo.json",
+        "unexposed tune --train LOG --methods ubo --out results/tuning",
+    ],
+}
+
+
+@pytest.mark.parametrize("change", SPECS, ids=[" → ".join(change) for change in SPECS])
+def test_an_experiment_file_that_cannot_be_run_is_refused(refused, change):
+    Path("small.toml").write_text(EXPERIMENT.replace(*change, 1))
+    sentence = refused("run small.toml --data-dir .")
+    assert all(word in sentence for word in SPECS[change])
+
+
+def test_an_experiment_with_nowhere_to_go_is_refused(refused):
+    assert "small.toml" in refused("run small.toml")
+    Path("small.toml").write_text(EXPERIMENT)
+    assert "small has no arm 'mf'" in refused("run small.toml --only mf")
+    assert "log.csv" in refused("run small.toml --out log.csv")
+    os.mkdir("results")
+    Path("results/small.jsonl").write_text('{"arm":"popularity","seed":0}\n{"arm":"popu\n')
+    assert "results/small.jsonl, line 2" in refused("run small.toml")
