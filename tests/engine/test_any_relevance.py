@@ -12,7 +12,7 @@ from unexposed.engine.objective import Objective, Optimiser, Strategy
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.exposure import gated
-from unexposed.maths.losses import LOSSES, low_variance, pairwise
+from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, low_variance
 from unexposed.maths.relevance import DotProduct, Touched, rows_of
 from unexposed.methods import METHODS
 from unexposed.methods.composed import ComposedMethod, Composition, PairSettings
@@ -126,16 +126,18 @@ def columns():
     )
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, "pairwise"])
+@pytest.mark.parametrize("loss", [*LOSSES, *PAIRWISE_LOSSES])
 def test_the_step_descends_the_loss_of_the_batch(loss):
     users, items, click, weight = columns()
     first = torch.from_numpy(np.repeat(BATCH.start[:-1], np.diff(BATCH.start)))
 
     def value(tables):
         logit = BENT.logits(tables, users, items)
-        if loss == "pairwise":
+        if loss in PAIRWISE_LOSSES:
             drawn = click == 0
-            each = weight[drawn] * pairwise(logit[first[drawn]] - logit[drawn])
+            shown = torch.tensor(POPULARITY)[items][first[drawn]]
+            difference = logit[first[drawn]] - logit[drawn]
+            each = weight[drawn] * PAIRWISE_LOSSES[loss].value(difference, shown)
         else:
             each = weight * LOSSES[loss].value(logit, click, torch.tensor(POPULARITY)[items])
         return each.sum() / len(BATCH)

@@ -33,7 +33,7 @@ from unexposed.engine.objective import Objective, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths import losses
-from unexposed.maths.losses import LOSSES, Loss
+from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, Loss
 
 fast = pytest.mark.parametrize("kind", FAST)
 every = pytest.mark.parametrize("kind", EVERY)
@@ -65,7 +65,7 @@ def case(objective: Objective, **options: Any) -> Any:
     [
         *(
             case(Objective(loss), exposure=exposure)
-            for loss in (*LOSSES, "pairwise")
+            for loss in (*LOSSES, *PAIRWISE_LOSSES)
             for exposure in ("none", "item", "pair")
         ),
         *(case(Objective("low_variance", s, offset=0.8)) for s in STRATEGIES),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unexposed.maths.losses import (
     LOSSES,
+    PAIRWISE_LOSSES,
     inverse_propensity,
     inverse_propensity_gradient,
     inverse_propensity_variance,
@@ -18,8 +19,6 @@ from unexposed.maths.losses import (
     low_variance_exposure_gradient,
     low_variance_gradient,
     low_variance_variance,
-    pairwise,
-    pairwise_gradient,
 )
 
 WORLDS = [(0.3, 0.6), (0.05, 0.2), (0.9, 0.95), (1.0, 0.5)]  # (exposure m, relevance γ)
@@ -179,10 +178,13 @@ def test_cross_gradient_is_the_derivative_of_the_gradient_both_ways():
     assert (closed[click == 1] == 0).all()
 
 
-def test_pairwise_gradient_is_the_derivative_and_a_tie_costs_log_two():
-    difference, _, _ = random_pairs(seed=4)
-    assert_is_derivative(pairwise_gradient(difference), pairwise, difference)
-    assert pairwise(torch.zeros(1)).item() == pytest.approx(np.log(2))
+@pytest.mark.parametrize("name", PAIRWISE_LOSSES)
+def test_a_pairwise_gradient_is_the_derivative_and_a_tie_costs_log_two(name):
+    loss = PAIRWISE_LOSSES[name]
+    difference, _, exposure = random_pairs(seed=4)
+    closed = loss.gradient(difference, exposure)
+    assert_is_derivative(closed, lambda x: loss.value(x, exposure), difference)
+    assert loss.value(torch.zeros(1), torch.ones(1)).item() == pytest.approx(np.log(2))
 
 
 @every_loss

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from unexposed.engine.objective import Initial, Objective, has_closed_form
 from unexposed.errors import InputError
-from unexposed.maths.losses import LOSSES
+from unexposed.maths.losses import kernel_of
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -30,7 +30,7 @@ def check_objective(
 
 def loss_code(engine: str, objective: Objective, codes: Mapping[str, Code]) -> Code:
     """The kernels' code of the objective's loss."""
-    loss = objective.loss if objective.loss == "pairwise" else LOSSES[objective.loss].kernel
+    loss = kernel_of(objective.loss)
     if loss is None or loss not in codes:
         raise InputError(f"the {engine} engine has no loss {loss!r}; use the reference engine")
     return codes[loss]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError, did_you_mean
-from unexposed.maths.losses import LOSSES
+from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, kernel_of
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -20,8 +20,8 @@ Strategy = Literal["bilevel", "joint", "alternate", "bilevel_on_batch", "frozen"
 class Objective:
     """What a factor model minimises, and how its exposure comes about.
 
-    `loss` names one of `losses.LOSSES`, or "pairwise". Without a strategy the exposure is given;
-    with one it is the gated model of `exposure.py`, trained as `bilevel.py` says.
+    `loss` names one of `losses.LOSSES` or `PAIRWISE_LOSSES`. Without a strategy the exposure is
+    given; with one it is the gated model of `exposure.py`, trained as `bilevel.py` says.
     """
 
     loss: str
@@ -30,8 +30,9 @@ class Objective:
     validation_batch: int = 0  # validation pairs of a step, about, in turn; 0: all of them
 
     def __post_init__(self) -> None:
-        if self.loss not in (*LOSSES, "pairwise"):
-            raise InputError(f"no loss {self.loss!r}; {did_you_mean(self.loss, LOSSES)}")
+        known = (*LOSSES, *PAIRWISE_LOSSES)
+        if self.loss not in known:
+            raise InputError(f"no loss {self.loss!r}; {did_you_mean(self.loss, known)}")
 
     def validation_parts(self, validation: ValidationSet | None) -> int:
         """How many parts the validation pairs are cut into; step n learns from part n − 1, …"""
@@ -114,6 +115,5 @@ def has_closed_form(
     if features is not None:
         return False
     if objective.strategy is None:
-        known = objective.loss == "pairwise" or LOSSES[objective.loss].kernel is not None
-        return known and set(parameters) == set(RELEVANCE)
+        return kernel_of(objective.loss) is not None and set(parameters) == set(RELEVANCE)
     return objective.loss == "low_variance" and set(parameters) == {*RELEVANCE, *FREE_EXPOSURE}

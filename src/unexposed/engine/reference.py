@@ -12,7 +12,7 @@ from unexposed.engine.adam import RowAdam, tables_of
 from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated
-from unexposed.maths.losses import LOSSES, pairwise
+from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES
 from unexposed.maths.relevance import DotProduct, Relevance, Touched
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
@@ -103,9 +103,11 @@ class ReferenceEngine:
         touched = self._touched(pairs)
         leaves = self._leaves(touched)
         logit = self._logits(touched, leaves, pairs.users, pairs.items)
-        if self._objective.loss == "pairwise":
+        if self._objective.loss in PAIRWISE_LOSSES:
             drawn = pairs.click == 0
-            value = pairwise(logit[pairs.first_at[drawn]] - logit[drawn])
+            first = pairs.first_at[drawn]
+            shown = exposure[first] if exposure.dim() else exposure
+            value = PAIRWISE_LOSSES[self._objective.loss].value(logit[first] - logit[drawn], shown)
             loss = (pairs.weight[drawn] * value).sum()
         else:
             value = LOSSES[self._objective.loss].value(logit, pairs.click, exposure)

@@ -81,13 +81,15 @@ def low_variance_squared_gradient(logit: Tensor, click: Tensor, exposure: Tensor
     return -2 * exposure * slope * _click_residual(logit, click, exposure)
 
 
-def pairwise(difference: Tensor) -> Tensor:
-    """BPR: −log σ(score of a clicked item − score of an unclicked one) (Rendle 2012)."""
+def pairwise(difference: Tensor, exposure: Tensor) -> Tensor:
+    """BPR: −log σ(x_i − x_j), i clicked and j not (Rendle et al. 2009); exposure plays no part."""
+    del exposure
     return -logsigmoid(difference)
 
 
-def pairwise_gradient(difference: Tensor) -> Tensor:
+def pairwise_gradient(difference: Tensor, exposure: Tensor) -> Tensor:
     """∂/∂difference = −σ(−difference)."""
+    del exposure
     return -sigmoid(-difference)
 
 
@@ -132,6 +134,28 @@ LOSSES: dict[str, Loss] = {
         low_variance_squared, low_variance_squared_gradient, kernel="low_variance_squared"
     ),
 }
+
+
+PairwiseFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class PairwiseLoss:
+    """A loss of (x_i − x_j, exposure of i), i clicked and j drawn; its gradient, its fast form."""
+
+    value: PairwiseFunction
+    gradient: PairwiseFunction
+    kernel: str | None = None
+
+
+PAIRWISE_LOSSES: dict[str, PairwiseLoss] = {
+    "pairwise": PairwiseLoss(pairwise, pairwise_gradient, kernel="pairwise"),
+}
+
+
+def kernel_of(loss: str) -> str | None:
+    """The name of a loss in the compiled engines; None where it has no fast form."""
+    return (PAIRWISE_LOSSES[loss] if loss in PAIRWISE_LOSSES else LOSSES[loss]).kernel
 
 
 def _no_click(logit: Tensor, exposure: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from unexposed.compiled import STEP, below, compiled, mix
-from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, value_and_slope
+from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, pairwise_scale, value_and_slope
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.rows import adam_of_terms, correct_rates
 from unexposed.sampling.draw import draw_item, list_unclicked
@@ -129,12 +129,13 @@ def add_slopes(
     """Add the gradient of what a click and the items drawn for it cost."""
     clicked = item_vectors[items[0]]
     of_clicked = dot(vector, clicked)
-    for n in range(1 if loss == PAIRWISE else 0, len(items)):
+    scale = pairwise_scale(loss, exposure[items[0]])
+    for n in range(1 if loss >= PAIRWISE else 0, len(items)):
         item = item_vectors[items[n]]
         logit = dot(vector, item)
-        if loss == PAIRWISE:
+        if loss >= PAIRWISE:
             odds = odds_against(of_clicked - logit)
-            slope = odds / (1 + odds)  # σ(−difference)
+            slope = odds / (1 + odds) * scale  # σ(−difference)
         else:
             click, odds = 1 if n == 0 else 0, odds_against(logit)
             slope = value_and_slope(loss, logit, odds, click, exposure[items[n]])[1]
@@ -142,7 +143,7 @@ def add_slopes(
             slope *= weight
         for d in range(len(vector)):
             gradient[d] += slope * item[d]
-            if loss == PAIRWISE:
+            if loss >= PAIRWISE:
                 gradient[d] -= slope * clicked[d]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from unexposed.engine.cpu.compile import Array, jit, jit_as_written, jit_inline
 
-# Codes of the losses that have a fast form, by `Loss.kernel`, and of the pairwise loss
+# Codes of the losses that have a fast form, by `kernel_of`; from PAIRWISE on, of pairwise losses
 LOSS_CODES = {
     "inverse_propensity": 0,
     "low_variance": 1,
@@ -141,6 +141,12 @@ def value_and_slope(loss: int, logit: float, t: float, click: Any, m: float) -> 
     if loss == INVERSE_PROPENSITY_SQUARED:
         return weight * not_p * not_p + (1 - weight) * p * p, 2 * p * not_p * slope
     return math.nan, math.nan  # not a loss of `LOSS_CODES`
+
+
+@jit_inline
+def pairwise_scale(loss: int, m: float) -> float:  # noqa: ARG001
+    """What a pairwise loss is multiplied by, m being the exposure of the clicked item."""
+    return 1.0 if loss == PAIRWISE else math.nan  # not a loss of `LOSS_CODES`
 
 
 @jit

@@ -18,6 +18,7 @@ from unexposed.engine.cpu.formulas import (
     logarithm,
     low_variance_slope,
     low_variance_value,
+    pairwise_scale,
     value_and_slope,
 )
 from unexposed.engine.cpu.layout import (
@@ -49,7 +50,7 @@ def step_users(s: Step, b: int, thread: int) -> None:
             learned_slopes(s, b, begin, end)
         else:
             find_logits(s, b, first, last)
-            if options.loss == PAIRWISE:
+            if options.loss >= PAIRWISE:
                 pairwise_slopes(s, b, begin, end)
             else:
                 given_slopes(s, b, begin, end)
@@ -110,18 +111,23 @@ def learned_slopes(s: Step, b: int, begin: int, end: int) -> None:
 
 @jit
 def pairwise_slopes(s: Step, b: int, begin: int, end: int) -> None:
-    """∂/∂x of `losses.pairwise`, for a click and each item drawn for it."""
+    """∂/∂x of `losses.PAIRWISE_LOSSES`, for a click and each item drawn for it."""
     plan, work = s.plan, s.work
-    click, weight, mean = plan.pair_click[b], plan.pair_weight[b], 1.0 / plan.n_clicks[b]
-    clicked = 0.0
+    click, exposure, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
+    mean = 1.0 / plan.n_clicks[b]
+    clicked, scale = 0.0, 1.0
     for k in range(begin, end):
-        clicked = work.logit[k] if click[k] > 0 else clicked
+        if click[k] > 0:
+            clicked = work.logit[k]
+            scale = pairwise_scale(s.options.loss, float(exposure[k]))
         work.logit[k] = clicked - work.logit[k]
+        work.slope[k] = scale
     all_odds_against(work.logit, work.odds, begin, end)
     for k in range(np.uint64(begin), np.uint64(end)):
         odds, drawn = work.odds[k], 1.0 - click[k]
-        work.slope[k] = drawn * mean * weight[k] * odds / (1 + odds)
-        work.loss[k] = drawn * mean * weight[k] * logarithm(1 + odds)
+        scale = work.slope[k]
+        work.slope[k] = drawn * mean * weight[k] * odds / (1 + odds) * scale
+        work.loss[k] = drawn * mean * weight[k] * logarithm(1 + odds) * scale
     at = begin
     for k in range(begin, end):
         if click[k] > 0:

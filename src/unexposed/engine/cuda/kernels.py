@@ -22,6 +22,7 @@ from unexposed.engine.cuda.pair_formulas import (
     gated,
     log_sigmoids,
     loss_and_slope,
+    pairwise_scale,
     sigmoids,
 )
 
@@ -106,11 +107,18 @@ def pairs(
         user_ahead = user_row - eta * tl.load(user_at + AHEAD * WIDTH, mask=of_users, other=0.0)
     if PHASE == ALONG:
         user_row = user_ahead
-    if LOSS == PAIRWISE:
+    if LOSS >= PAIRWISE:
         liked = tl.load(pair_item + begin, mask=here, other=0).to(tl.int64)
         liked_at = items + liked[:, None] * (PARTS * WIDTH) + column[None, :]
         liked_row = tl.load(liked_at, mask=of_users, other=0.0)
         liked_x = tl.sum(user_row * liked_row, 1)
+        if EXPOSURE == PER_ITEM:
+            liked_m = tl.load(exposure + liked, mask=here, other=1.0)
+        elif EXPOSURE == PER_PAIR:
+            liked_m = tl.load(exposure + user * n_items + liked, mask=here, other=1.0)
+        else:
+            liked_m = tl.full([CLICKS], 1.0, user_row.dtype)
+        drawn_weight *= pairwise_scale(LOSS, liked_m)
         on_liked = tl.zeros_like(liked_x)
 
     on_user = tl.zeros_like(user_row)
@@ -158,7 +166,7 @@ def pairs(
             on_gate += tl.sum((on_m * by_gate)[:, :, None] * item_row, 1)
             on_bias += tl.sum(on_m * by_gate, 1)
         else:
-            if LOSS == PAIRWISE:
+            if LOSS >= PAIRWISE:
                 weight = tl.where(clicked, 0.0, weight)
                 log_p, _ = log_sigmoids(liked_x[:, None] - x)
                 _, on_x = sigmoids(liked_x[:, None] - x)
@@ -169,7 +177,7 @@ def pairs(
             on_x *= weight
             if PHASE == GRADIENT:
                 on_x /= size.to(x.dtype)
-            if LOSS == PAIRWISE:
+            if LOSS >= PAIRWISE:
                 on_liked -= tl.sum(on_x, 1)
             on_user += tl.sum(on_x[:, :, None] * item_row, 1)
             on_item = on_x[:, :, None] * user_row[:, None, :]
@@ -178,7 +186,7 @@ def pairs(
                 on_item += decay * item_row
             tl.atomic_add(item_at + PHASE * WIDTH, on_item, mask=of_items, sem="relaxed")
 
-    if LOSS == PAIRWISE:
+    if LOSS >= PAIRWISE:
         on_user += on_liked[:, None] * liked_row
         on_item = on_liked[:, None] * user_row
         tl.atomic_add(liked_at + GRADIENT * WIDTH, on_item, mask=of_users, sem="relaxed")

@@ -11,7 +11,7 @@ import triton.language as tl
 INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUARED, PAIRWISE = (
     tl.constexpr(i) for i in range(5)
 )
-LOSS_CODES = {  # by `Loss.kernel`
+LOSS_CODES = {  # by `kernel_of`; from PAIRWISE on, of pairwise losses
     "inverse_propensity": INVERSE_PROPENSITY,
     "low_variance": LOW_VARIANCE,
     "inverse_propensity_squared": INVERSE_PROPENSITY_SQUARED,
@@ -83,6 +83,13 @@ def loss_and_slope(LOSS: tl.constexpr, x, clicked, m):
             loss = weight * q * q + (1 - weight) * p * p
             slope *= 2 * p * q
     return loss, slope
+
+
+@triton.jit
+def pairwise_scale(LOSS: tl.constexpr, m):
+    """What a pairwise loss is multiplied by, m being the exposure of the clicked item."""
+    tl.static_assert(LOSS == PAIRWISE)
+    return tl.full(m.shape, 1.0, m.dtype)
 
 
 @triton.jit
