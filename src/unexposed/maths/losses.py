@@ -93,6 +93,16 @@ def pairwise_gradient(difference: Tensor, exposure: Tensor) -> Tensor:
     return -sigmoid(-difference)
 
 
+def inverse_propensity_pairwise(difference: Tensor, exposure: Tensor) -> Tensor:
+    """UBPR: −1/m_i·log σ(x_i − x_j), i clicked and j not (Saito 2020)."""
+    return -logsigmoid(difference) / exposure
+
+
+def inverse_propensity_pairwise_gradient(difference: Tensor, exposure: Tensor) -> Tensor:
+    """∂/∂difference = −σ(−difference)/m_i."""
+    return -sigmoid(-difference) / exposure
+
+
 def inverse_propensity_variance(relevance: Tensor, exposure: Tensor, estimate: Tensor) -> Tensor:
     """Var ∂L1/∂p = γ(1 − mγ) / (m·p²(1 − p)²), unbounded as m → 0; `estimate` is p."""
     chance = exposure * relevance  # P(click)
@@ -150,6 +160,11 @@ class PairwiseLoss:
 
 PAIRWISE_LOSSES: dict[str, PairwiseLoss] = {
     "pairwise": PairwiseLoss(pairwise, pairwise_gradient, kernel="pairwise"),
+    "inverse_propensity_pairwise": PairwiseLoss(
+        inverse_propensity_pairwise,
+        inverse_propensity_pairwise_gradient,
+        kernel="inverse_propensity_pairwise",
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from unexposed.methods.popularity import Popularity
 from unexposed.methods.random import Random
 from unexposed.methods.relmf import RelMF
 from unexposed.methods.ubo import UBO
+from unexposed.methods.ubpr import UBPR
 from unexposed.methods.umf import UMF
 from unexposed.methods.wmf import WMF
 from unexposed.model.load import load as load_with
@@ -27,6 +28,7 @@ METHODS: dict[str, type[Recommender]] = {
     "bpr": BPR,
     "wmf": WMF,
     "ease": EASE,
+    "ubpr": UBPR,
     "relmf": RelMF,
     "umf": UMF,
     "expomf": ExpoMF,

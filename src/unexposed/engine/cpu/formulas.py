@@ -18,8 +18,9 @@ LOSS_CODES = {
     "inverse_propensity_squared": 2,
     "low_variance_squared": 3,
     "pairwise": 4,
+    "inverse_propensity_pairwise": 5,
 }
-INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUARED, PAIRWISE = (
+INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUARED, PAIRWISE, _ = (
     LOSS_CODES.values()
 )
 MOST_EXPONENT = 300.0  # products of two e^±300 are finite; p is 0 or 1 in every digit long before
@@ -144,9 +145,9 @@ def value_and_slope(loss: int, logit: float, t: float, click: Any, m: float) -> 
 
 
 @jit_inline
-def pairwise_scale(loss: int, m: float) -> float:  # noqa: ARG001
+def pairwise_scale(loss: int, m: float) -> float:
     """What a pairwise loss is multiplied by, m being the exposure of the clicked item."""
-    return 1.0 if loss == PAIRWISE else math.nan  # not a loss of `LOSS_CODES`
+    return 1.0 if loss == PAIRWISE else 1 / m
 
 
 @jit

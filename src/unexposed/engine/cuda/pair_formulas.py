@@ -11,12 +11,14 @@ import triton.language as tl
 INVERSE_PROPENSITY, LOW_VARIANCE, INVERSE_PROPENSITY_SQUARED, LOW_VARIANCE_SQUARED, PAIRWISE = (
     tl.constexpr(i) for i in range(5)
 )
+INVERSE_PROPENSITY_PAIRWISE = tl.constexpr(5)
 LOSS_CODES = {  # by `kernel_of`; from PAIRWISE on, of pairwise losses
     "inverse_propensity": INVERSE_PROPENSITY,
     "low_variance": LOW_VARIANCE,
     "inverse_propensity_squared": INVERSE_PROPENSITY_SQUARED,
     "low_variance_squared": LOW_VARIANCE_SQUARED,
     "pairwise": PAIRWISE,
+    "inverse_propensity_pairwise": INVERSE_PROPENSITY_PAIRWISE,
 }
 
 
@@ -88,8 +90,7 @@ def loss_and_slope(LOSS: tl.constexpr, x, clicked, m):
 @triton.jit
 def pairwise_scale(LOSS: tl.constexpr, m):
     """What a pairwise loss is multiplied by, m being the exposure of the clicked item."""
-    tl.static_assert(LOSS == PAIRWISE)
-    return tl.full(m.shape, 1.0, m.dtype)
+    return 1 / m if LOSS == INVERSE_PROPENSITY_PAIRWISE else tl.full(m.shape, 1.0, m.dtype)
 
 
 @triton.jit
