@@ -93,7 +93,7 @@ def parse_value(method: str, cls: type, name: str, text: str) -> Any:
     return text
 
 
-def check_table(table: dict[str, Any], allowed: Mapping[str, type], where: str) -> None:
+def check_keys(table: dict[str, Any], allowed: Mapping[str, type], where: str) -> None:
     """Refuse a key of a TOML table that is not known, or whose value is of the wrong type."""
     for key, value in table.items():
         if key not in allowed:

@@ -389,7 +389,7 @@ BAD = {
         ["nowhere does not exist"],
     ),
     "half a source": ("compare --train {} --methods mf", lambda: "log.csv", ["--judged"]),
-    "no model": ("recommend {}", lambda: "log.csv", ["is no model folder"]),
+    "no model": ("recommend {}", lambda: "log.csv", ["is not a model folder"]),
     "k too large": ("recommend {} -k 99", model, ["k must be between 1 and 7 items, got 99"]),
     "odd output name": ("recommend {} --out out.xlsx", model, ["out.xlsx", ".csv"]),
     "users twice": (

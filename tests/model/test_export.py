@@ -245,5 +245,5 @@ def test_the_command_refuses_in_one_sentence_before_it_loads(tmp_path, monkeypat
     assert err == "error: no export format 'onx'; did you mean 'onnx'?\n"
     code, _, err = command(capsys, *words, "onnx")
     assert code == 2
-    assert "is no model folder" in err
+    assert "is not a model folder" in err
     assert names(tmp_path) == []

@@ -1,7 +1,7 @@
-"""Whatever a model folder or a checkpoint claims, a command ends well or in one sentence.
+"""Whatever a model folder or a checkpoint claims, a command ends well or with one sentence.
 
-The changes carry right checksums, as those of one who knows the format. More of them by hand:
-UNEXPOSED_FUZZ=10000 python -m pytest -n 0 tests/test_fuzz_folders.py
+The changes carry valid checksums, as a forger's would. To try more of them:
+UNEXPOSED_FUZZ=10000 python -m pytest -n 0 tests/model/test_fuzz_folders.py
 """
 
 import json
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command import ended
-from unexposed.files import archive, tensors
+from forging import put_together, taken_apart
 
 EXAMPLES = int(os.environ.get("UNEXPOSED_FUZZ", "60"))
 LOG = "user,item\n" + "".join(f"u{n % 12},{n * n % 11}\n" for n in range(140))
@@ -59,20 +59,6 @@ def whole(tmp_path_factory) -> Path:
     finally:
         os.chdir(before)
     return here
-
-
-def rewrite(folder: Path, what: str, about: dict[str, Any], arrays: dict[str, Any]) -> None:
-    with (folder / "arrays.safetensors").open("wb") as file:
-        about["arrays"] = archive.sha256(tensors.write(file, arrays, {}))
-    about["checksum"] = archive.checksum(about)
-    (folder / f"{what}.json").write_text(json.dumps(about))
-
-
-def read(folder: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    descriptor = os.open(folder / "arrays.safetensors", os.O_RDONLY)
-    arrays = {name: array.copy() for name, array in tensors.read(descriptor)[0].items()}
-    os.close(descriptor)
-    return json.loads((folder / f"{what}.json").read_text()), arrays
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -155,10 +141,10 @@ def prepared(data: st.DataObject, whole: Path, folder: str, what: str, to: str) 
     for name in ("log.csv", "judged.csv"):
         shutil.copy(whole / name, name)
     shutil.copytree(whole / folder, to)
-    about, arrays = read(Path(to), what)
+    about, arrays = taken_apart(Path(to), what)
     change = change_document if data.draw(st.booleans()) else change_array
     change(data, about if change is change_document else arrays)
-    rewrite(Path(to), what, about, arrays)
+    put_together(Path(to), about, arrays, what)
 
 
 @fuzz

@@ -188,9 +188,9 @@ cli.main()
 """
 MOMENTS = {
     "in an epoch": ("unexposed.sampling.draw", "samples", 3),
-    "in a checkpoint, its arrays half written": ("unexposed.files.tensors", "_header", 4),
-    "before a checkpoint is swapped in": ("unexposed.files.folders", "_exchange", 3),
-    "after a checkpoint was swapped in": ("unexposed.files.folders", "_sync", 2),
+    "in a checkpoint, before its document": ("unexposed.files.archive", "checksum", 4),
+    "before a checkpoint is swapped in": ("unexposed.files.whole", "_exchange", 3),
+    "after a checkpoint was swapped in": ("unexposed.files.whole", "_sync_names", 2),
     "while the model is saved": ("unexposed.model.save", "check_place", 2),
 }
 

@@ -33,7 +33,6 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2."""
-    memory.save_addresses()
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids are written as they are in any locale
         sys.stdout.reconfigure(encoding="utf-8")
     with streams.steady():

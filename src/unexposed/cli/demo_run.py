@@ -5,7 +5,8 @@ from pathlib import Path
 
 from unexposed.cli import tables
 from unexposed.data.simulate import world as make_world
-from unexposed.data.write import write_table, write_world
+from unexposed.data.write import write_table
+from unexposed.data.write_world import write_world
 from unexposed.evaluation.compare import compare, split_clicks
 from unexposed.evaluation.protocols import exposure_correlation, protocol
 from unexposed.methods import make

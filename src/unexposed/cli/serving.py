@@ -73,7 +73,7 @@ def recommend(
     from unexposed.model.fold_in import users_alone
 
     if out is not None:
-        writing.check_table(out)
+        writing.check_output(out)
         if safe and out.suffix == ".parquet":
             raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:

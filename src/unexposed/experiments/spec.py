@@ -61,7 +61,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:
     """The experiment that a document asks for; `where` begins every error's sentence."""
-    checks.check_table(document, _KEYS, where)
+    checks.check_keys(document, _KEYS, where)
     for key in ("kind", "data"):
         if key not in document:
             raise InputError(f"{where} is no experiment: it has no {key!r}")
@@ -134,7 +134,7 @@ def _method_arm(
     where: str,
     studies: Path,
 ) -> Arm:
-    checks.check_table(table, _METHOD_KEYS, where)
+    checks.check_keys(table, _METHOD_KEYS, where)
     name = table.get("method", label)
     try:
         known = checks.known(method(name))

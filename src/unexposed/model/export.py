@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from unexposed import settings
 from unexposed.data.clicks import Indices
 from unexposed.data.ids import column
-from unexposed.data.write import as_of_the_system, write_parquet
+from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
-from unexposed.files.folders import write_folder
+from unexposed.files.whole import write_folder
 from unexposed.model.model import Model
 from unexposed.model.save import ids_as_json
 from unexposed.model.scorer import check_scorer, scorer
@@ -134,7 +134,7 @@ def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
     found = vectors(model)
     mean = found.items.mean(axis=0)
     index = build_index(usearch, found.items - mean)
-    with as_of_the_system():
+    with as_os_error():
         index.save(folder / "items.usearch")
     np.save(folder / "user_vectors.npy", found.users)
     np.save(folder / "item_mean.npy", mean)

@@ -11,9 +11,9 @@ from typing import Any
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
-from unexposed.data.write import write_whole
 from unexposed.errors import InputError
 from unexposed.extras import optional
+from unexposed.files.whole import write_whole
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender

@@ -21,7 +21,7 @@ from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
 from unexposed.ranking.blocks import blocks
-from unexposed.settings import check_table
+from unexposed.settings import check_keys
 from unexposed.training.given import Side
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Line = dict[str, Any]
 
 def body(task: "Task") -> dict[str, Any]:
     """The kind `exposure_trend` of an experiment: one method watched while it learns."""
-    check_table(task.options, {"iterations": int}, f"{task.experiment.name}, [options]")
+    check_keys(task.options, {"iterations": int}, f"{task.experiment.name}, [options]")
     world = task.data.known_world(task.experiment.kind)
     assert task.method is not None
     split = task.data.split(task.seed)

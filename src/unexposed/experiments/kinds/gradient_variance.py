@@ -29,7 +29,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.maths import losses
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
-from unexposed.settings import check_table
+from unexposed.settings import check_keys
 from unexposed.training.given import Side
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Factors(NamedTuple):
 
 def body(task: "Task") -> dict[str, Any]:
     """The kind `gradient_variance` of an experiment: the arm is a loss, the seed draws anew."""
-    check_table(task.options, OPTIONS, f"{task.experiment.name}, [options]")
+    check_keys(task.options, OPTIONS, f"{task.experiment.name}, [options]")
     world = task.data.known_world(task.experiment.kind)
     given = task.options
     model = fixed_model(task.data.clicks, seed=task.seed, epochs=given.get("epochs", 20))

@@ -19,7 +19,7 @@ from unexposed.methods.trained import FactorMethod, TrainedMethod
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
 from unexposed.sampling.samples import drawn
-from unexposed.settings import check_table
+from unexposed.settings import check_keys
 from unexposed.training.given import Side
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def body(task: "Task") -> dict[str, Any]:
     """The kind `timing` of an experiment: one repeat of one method."""
-    check_table(task.options, {}, f"{task.experiment.name}, [options]")
+    check_keys(task.options, {}, f"{task.experiment.name}, [options]")
     assert task.method is not None
     clicks = task.data.split(task.seed).train
     return epochs(task.method, clicks, seed=task.seed, progress=task.progress)
