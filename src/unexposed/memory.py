@@ -15,7 +15,7 @@ CURE = "raise `ulimit -v`, or use a machine with more memory"
 # Allocators reserve addresses for each thread, used or not.
 THREAD_ADDRESSES = (os.cpu_count() or 1) * (128 << 20)
 LEAST_ADDRESSES = 5 * GIB // 2 + THREAD_ADDRESSES  # what the packages map before any data
-RESERVE = 128 << 20  # for what follows: compiled code, buffers
+RESERVE = 128 << 20  # for the steps after reading: compiled code, buffers
 ALMOST_NONE = 128 << 20
 OUT_OF_MEMORY = ("allocate memory", "failed to map segment")  # as torch and the linker put it
 CGROUP = Path("/sys/fs/cgroup")
@@ -34,6 +34,11 @@ def check(name: str, needed: int, *, what: str, cure: str) -> None:
 def left() -> int:
     """Bytes of memory left to this process, as far as the system tells."""
     return max(0, min((free for free, _, _ in _left()), default=1 << 62))
+
+
+def reserve() -> int:
+    """Bytes to keep for the steps after reading, and under `ulimit -v` for threads as well."""
+    return RESERVE + (0 if _address_limit() is None else THREAD_ADDRESSES)
 
 
 def check_limit() -> None:
@@ -75,8 +80,7 @@ def _left() -> Iterator[tuple[int, str, str]]:
     """Bytes left, where, and how to get more, from every source that tells."""
     limit = _address_limit()
     if limit is not None:
-        free = limit - _addresses_used() - THREAD_ADDRESSES
-        yield free, "`ulimit -v` leaves", "raise that limit"
+        yield limit - _addresses_used(), "`ulimit -v` leaves", "raise that limit"
     machine = _table(Path("/proc/meminfo"), ":")
     if "MemAvailable" in machine:
         free = (machine["MemAvailable"] + machine.get("SwapFree", 0)) << 10

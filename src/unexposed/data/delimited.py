@@ -74,7 +74,7 @@ class Text:
     def take(self, names: list[str]) -> list[Column]:
         memory.check(
             self.name,
-            self._look.bytes_taken(len(names)) + memory.RESERVE,
+            self._look.bytes_taken(len(names)) + memory.reserve(),
             what=f"reading {self._look.rows:,} lines",
             cure="save the log as Parquet, which takes less",
         )

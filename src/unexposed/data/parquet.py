@@ -55,7 +55,7 @@ class Trial:
         rows = int(self._about["rows"])
         memory.check(
             self._name,
-            rows * sum(self._about["sizes"][n] for n in places) + memory.RESERVE,
+            rows * sum(self._about["sizes"][n] for n in places) + memory.reserve(),
             what=f"reading {rows:,} rows",
             cure="give a shorter log",
         )
