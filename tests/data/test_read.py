@@ -789,8 +789,7 @@ def test_ids_read_from_any_bytes_are_its_lines(folder: Path, content: bytes) -> 
 @pytest.fixture
 def trained() -> Clicks:
     """Training on users 1, 2, 10 and items a, b, 007."""
-    source = {"user": [10, 2, 1], "item": ["b", "a", "007"]}
-    return read_log(source, say=quiet)
+    return read_log({"user": [10, 2, 1], "item": ["b", "a", "007"]}, say=quiet)
 
 
 def judged(judgements: Judgements) -> dict[tuple[Any, Any], bool]:
@@ -799,6 +798,10 @@ def judged(judgements: Judgements) -> dict[tuple[Any, Any], bool]:
         (judgements.user_ids.values[u], judgements.item_ids.values[i]): bool(r)
         for u, i, r in zip(judgements.users, judgements.items, judgements.relevant, strict=True)
     }
+
+
+FIRST = {(10, "a"): True, (2, "b"): False}
+BOTH = "user,item,rating,label\n10,a,5,0\n2,b,1,1\n"
 
 
 @pytest.mark.parametrize("column", ["relevance", "Relevant", "label"])
@@ -811,7 +814,7 @@ def test_relevance_is_read_from_zeros_and_ones(
     path = write(f"item,user,{column}\na,10,{values[0]}\nb,2,{values[1]}\n", "judged.csv")
     said: list[str] = []
     judgements = read_judged(path, trained, say=said.append)
-    assert judged(judgements) == {(10, "a"): True, (2, "b"): False}
+    assert judged(judgements) == FIRST
     assert judgements.user_ids is trained.user_ids
     assert judgements.item_ids is trained.item_ids
     assert said == [f"{path}: user = user, item = item, relevant is {column} = 1"]
@@ -820,27 +823,25 @@ def test_relevance_is_read_from_zeros_and_ones(
 @pytest.mark.parametrize("relevance", [[True, False], [1, 0], [1.0, 0.0], np.array([True, False])])
 def test_relevance_is_read_from_a_frame(trained: Clicks, relevance: Any) -> None:
     source = {"user": [10, 2], "item": ["a", "b"], "relevance": relevance}
-    assert judged(read_judged(source, trained, say=quiet)) == {(10, "a"): True, (2, "b"): False}
+    assert judged(read_judged(source, trained, say=quiet)) == FIRST
 
 
-def test_a_rating_of_at_least_the_threshold_is_relevant(write: Any, trained: Clicks) -> None:
-    path = write("user,item,rating\n10,a,4\n2,b,3\n", "judged.csv")
-    said: list[str] = []
-    assert judged(read_judged(path, trained, say=said.append)) == {(10, "a"): True, (2, "b"): False}
-    assert said == [f"{path}: user = user, item = item, relevant is rating ≥ 4"]
-    lower = read_judged(path, trained, threshold=3, say=quiet)
-    assert judged(lower) == {(10, "a"): True, (2, "b"): True}
-
-
+@pytest.mark.parametrize(
+    ("text", "threshold", "expected", "rule"),
+    [
+        ("user,item,rating\n10,a,4\n2,b,3\n", None, FIRST, "rating ≥ 4"),
+        ("user,item,rating\n10,a,4\n2,b,3\n", 3, dict.fromkeys(FIRST, True), "rating ≥ 3"),
+        (BOTH, None, {(10, "a"): False, (2, "b"): True}, "label = 1"),
+        (BOTH, 4, FIRST, "rating ≥ 4"),
+        ("user,item,label\n10,a,1\n2,b,0\n", 3, FIRST, "label = 1"),
+    ],
+)
 def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
-    write: Any, trained: Clicks
+    write: Any, trained: Clicks, text: str, threshold: Any, expected: Any, rule: str
 ) -> None:
-    path = write("user,item,rating,label\n10,a,5,0\n2,b,1,1\n", "judged.csv")
-    assert judged(read_judged(path, trained, say=quiet)) == {(10, "a"): False, (2, "b"): True}
-    by_rating = read_judged(path, trained, threshold=4, say=quiet)
-    assert judged(by_rating) == {(10, "a"): True, (2, "b"): False}
-    with pytest.raises(InputError, match="give one or the other"):
-        read_judged(path, trained, relevance="label", threshold=4)
+    path, said = write(text, "judged.csv"), list[str]()
+    assert judged(read_judged(path, trained, threshold=threshold, say=said.append)) == expected
+    assert said == [f"{path}: user = user, item = item, relevant is {rule}"]
 
 
 def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: Clicks) -> None:
@@ -853,13 +854,6 @@ def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: C
     assert said[1:] == [left_out]
 
 
-def test_judgements_of_strangers_only_are_refused(write: Any, trained: Clicks) -> None:
-    path = write("user,item,label\n99,a,1\n10,z,1\n", "judged.csv")
-    sentence = refusal(path, read=read_judged, like=trained)
-    assert "left out 2 of 2 judged pairs: 1 unknown users, 1 unknown items" in sentence
-    assert "judge users and items of the training log" in sentence
-
-
 @pytest.mark.parametrize(
     ("raw", "texts"),
     [
@@ -867,7 +861,7 @@ def test_judgements_of_strangers_only_are_refused(write: Any, trained: Clicks) -
         (["007", "7"], ["007", "7"]),
         ([1.5, 2.0], ["1.5", "2.0"]),
         ([True, False], ["True", "False"]),
-        ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], ["2024-01-01", "2024-01-02"]),
+        (DAYS, ["2024-01-01", "2024-02-01"]),
         (["a", 7], ["a", "7"]),
     ],
 )
@@ -876,85 +870,79 @@ def test_ids_of_any_type_are_found_by_how_they_print(
 ) -> None:
     trained = read_log({"user": raw, "item": raw}, say=quiet)
     path = write(f"user,item,label\n{texts[0]},{texts[1]},1\n", "judged.csv")
-    assert judged(read_judged(path, trained, say=quiet)) == {(raw[0], raw[1]): True}
-    frame = {"user": [texts[0]], "item": [texts[1]], "label": [1]}
-    assert judged(read_judged(frame, trained, say=quiet)) == {(raw[0], raw[1]): True}
+    for source in (path, {"user": [texts[0]], "item": [texts[1]], "label": [1]}):
+        assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
 
 
-def test_integers_are_found_among_strings(write: Any) -> None:
-    trained = read_log({"user": ["7", "007"], "item": ["1", "x"]}, say=quiet)
-    path = write("user,item,label\n7,1,1\n", "judged.csv")
-    assert judged(read_judged(path, trained, say=quiet)) == {("7", "1"): True}
+NEEDED = "name it with relevance=, or a rating with rating= (--rating)"
 
 
-@pytest.mark.parametrize("value", ["2", "0.5", "yes", "", "-1", "nan"])
-def test_relevance_other_than_zero_and_one_is_refused(
-    write: Any, trained: Clicks, value: str
+@pytest.mark.parametrize(
+    ("text", "settings", "told"),
+    [
+        *(
+            (
+                f"user,item,label\n10,a,1\n2,b,{value}\n",
+                {},
+                f"line 3: the label '{value}' is not 0 or 1; if it rates, give rating='label' "
+                "(--rating) and a threshold",
+            )
+            for value in ("2", "0.5", "yes", "", "-1", "nan")
+        ),
+        ("user,item\n10,a\n", {}, NEEDED),
+        ("user,item\n10,a\n", {"threshold": 3}, NEEDED),
+        (
+            "user,item,label\n99,a,1\n10,z,1\n",
+            {},
+            "left out 2 of 2 judged pairs: 1 unknown users, 1 unknown items; "
+            "judge users and items of the training log",
+        ),
+    ],
+)
+def test_bad_judgements_are_refused(
+    write: Any, trained: Clicks, text: str, settings: dict[str, Any], told: str
 ) -> None:
-    path = write(f"user,item,label\n10,a,1\n2,b,{value}\n", "judged.csv")
-    sentence = refusal(path, read=read_judged, like=trained)
-    assert f"line 3: the label '{value}' is not 0 or 1" in sentence
-    assert "give rating='label' (--rating) and a threshold" in sentence
+    path = write(text, "judged.csv")
+    assert told in refusal(path, read=read_judged, like=trained, **settings)
 
 
-def test_judgements_without_relevance_are_refused(write: Any, trained: Clicks) -> None:
-    path = write("user,item\n10,a\n", "judged.csv")
-    for threshold in (None, 3):
-        sentence = refusal(path, read=read_judged, like=trained, threshold=threshold)
-        assert "name it with relevance=, or a rating with rating= (--rating)" in sentence
-
-
-def test_a_threshold_meant_for_ratings_leaves_plain_relevance_alone(
-    write: Any, trained: Clicks
-) -> None:
-    path = write("user,item,label\n10,a,1\n2,b,0\n", "judged.csv")
-    judgements = read_judged(path, trained, threshold=3, say=quiet)
-    assert judged(judgements) == {(10, "a"): True, (2, "b"): False}
+def test_relevance_and_threshold_together_are_refused(write: Any, trained: Clicks) -> None:
+    with pytest.raises(InputError, match="give one or the other"):
+        read_judged(write(BOTH), trained, relevance="label", threshold=4)
 
 
 def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
     trained = read_log(sp.csr_array([[1, 0], [0, 1]]))
-    matrix = sp.coo_array(([1, 0], ([0, 1], [1, 0])), shape=(2, 2))
-    assert judged(read_judged(matrix, trained, say=quiet)) == {(0, 1): True, (1, 0): False}
-    rated = sp.coo_array(([5, 3], ([0, 1], [1, 0])), shape=(2, 2))
-    assert judged(read_judged(rated, trained, threshold=4, say=quiet)) == {
-        (0, 1): True,
-        (1, 0): False,
-    }
-
-
-def test_a_pair_judged_twice_is_relevant_if_it_ever_was(trained: Clicks) -> None:
-    source = {"user": [10, 10], "item": ["a", "a"], "label": [1, 0]}
-    assert judged(read_judged(source, trained, say=quiet)) == {(10, "a"): True}
+    for values, threshold in (([1, 0], None), ([5, 3], 4)):
+        matrix = sp.coo_array((values, ([0, 1], [1, 0])), shape=(2, 2))
+        judgements = read_judged(matrix, trained, threshold=threshold, say=quiet)
+        assert judged(judgements) == {(0, 1): True, (1, 0): False}
 
 
 # Lists of ids
 
 
-def test_ids_are_read_one_a_line(write: Any) -> None:
-    path = write("\ufeff10\r\n\n  \n2\n007\n-3", "users.txt")
-    assert read_ids(path, Ids.of([2, 10])) == [10, 2, "007", -3]
-    assert read_ids(path, Ids.of(["a"])) == ["10", "2", "007", "-3"]
+KNOWN = Ids.of([1.5, DAYS[0], "a,b"])
 
 
-def test_listed_ids_take_the_type_of_those_known(write: Any) -> None:
-    known = [1.5, datetime.date(2024, 1, 1), "a,b"]
-    assert read_ids(write("2024-01-01\na,b\n1.5\n", "users.txt"), Ids.of(known)) == [
-        datetime.date(2024, 1, 1),
-        "a,b",
-        1.5,
-    ]
-
-
-@pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "٣", "1_0"])
-def test_text_that_only_looks_like_an_integer_stays_text(write: Any, text: str) -> None:
-    assert read_ids(write(text, "users.txt"), Ids.of([1, 2])) == [text]
+@pytest.mark.parametrize(
+    ("text", "like", "expected"),
+    [
+        ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of([2, 10]), [10, 2, "007", -3]),
+        ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of(["a"]), ["10", "2", "007", "-3"]),
+        ("2024-01-01\na,b\n1.5\n", KNOWN, [DAYS[0], "a,b", 1.5]),
+        # only look like integers
+        *((text, Ids.of([1, 2]), [text]) for text in ("--5", "-", "9" * 5000, "٣", "1_0")),
+    ],
+)
+def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(
+    write: Any, text: str, like: Ids, expected: list[Any]
+) -> None:
+    assert read_ids(write(text, "users.txt"), like) == expected
 
 
 def test_a_list_of_ids_is_refused_like_a_log(write: Any, tmp_path: Path) -> None:
     like = Ids.of([1])
     assert "holds no ids" in refusal(write(" \n\n", "users.txt"), read=read_ids, like_ids=like)
-    assert "is empty" in refusal(write("", "users.txt"), read=read_ids, like_ids=like)
     assert "line 2: byte 0x00" in refusal(write("1\n\0", "u.txt"), read=read_ids, like_ids=like)
     assert "no such file" in refusal(tmp_path / "no.txt", read=read_ids, like_ids=like)
-    assert "directory" in refusal(tmp_path, read=read_ids, like_ids=like)
