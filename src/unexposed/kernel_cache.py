@@ -1,4 +1,4 @@
-"""Where numba keeps compiled kernels, if neither the package nor the home can be written."""
+"""Cache compiled kernels in a temporary folder if no other place can be written."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ CURE = f"set {VARIABLE} to a folder that can be written"
 
 
 def cached(njit: Callable[[Any], Any], function: Any) -> Any:
-    """The function under a decorator that keeps it on disk, in a temporary folder if need be."""
+    """Decorate a function with a caching `njit`, in a temporary folder if need be."""
     try:
         return _kept_if_possible(njit(function))
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
     folder = _temporary()
-    os.environ[VARIABLE] = folder  # of worker processes, too
+    os.environ[VARIABLE] = folder  # for worker processes as well
     numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
     message = f"compiled kernels are kept in {folder}: no other place can be written; {CURE}"
     print(message, file=sys.stderr, flush=True)
@@ -33,7 +33,7 @@ def cached(njit: Callable[[Any], Any], function: Any) -> Any:
 
 
 def _kept_if_possible(kernel: Any) -> Any:
-    """The kernel, used without being kept where the disk is full; numba would raise OSError."""
+    """Let the kernel run uncached where the disk is full; numba would raise OSError."""
     save = kernel._cache.save_overload
 
     def save_if_possible(*args: Any) -> None:
@@ -45,7 +45,7 @@ def _kept_if_possible(kernel: Any) -> Any:
 
 
 def _temporary() -> str:
-    """A folder of this user alone: numba unpickles what it finds there."""
+    """A private folder of this user: numba unpickles the files it finds there."""
     try:
         folder = Path(tempfile.gettempdir()) / f"unexposed-kernels-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
