@@ -43,6 +43,9 @@ def forge_document(about: dict[str, Any], rng: np.random.Generator) -> str:
     at: Any = about
     for key in path[:-1]:
         at = at[key]
+    if rng.integers(4) == 0:
+        del at[path[-1]]
+        return f"{path} removed"
     at[path[-1]] = value = odd[rng.integers(len(odd))]
     return f"{path} = {value!r}"
 
