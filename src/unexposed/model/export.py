@@ -27,6 +27,7 @@ FORMAT = "unexposed export"
 CONNECTIVITY = 32  # twice usearch's own: inner products are harder to walk along than distances
 WIDE = 256  # a search width that finds nearly all
 MEASURED_USERS = 1000
+FEW_ITEMS = 10_000  # indexed by one thread: the order of insertion, and so the file, is the same
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,8 @@ def build_index(usearch: Any, items: NDArray[np.float32]) -> Any:
     nearest to each other are the worst, where a search gets stuck.
     """
     index = usearch.Index(ndim=items.shape[1], metric="ip", dtype="f32", connectivity=CONNECTIVITY)
-    index.add(np.arange(len(items), dtype=np.uint64), items)
+    threads = 1 if len(items) <= FEW_ITEMS else 0  # 0: all cores
+    index.add(np.arange(len(items), dtype=np.uint64), items, threads=threads)
     return index
 
 
