@@ -207,8 +207,11 @@ def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> N
     follow_parent()
     try:
         _work(task, clicks, trials, worker, _print)
-    except OSError as error:
-        _print(_unwritable(task["journal"], error))
+    except (OSError, AssertionError) as error:  # AssertionError: as in `tune`
+        fault = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(fault, OSError):
+            raise
+        _print(_unwritable(task["journal"], fault))
         sys.exit(1)
 
 
