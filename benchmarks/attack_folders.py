@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attack_command import FIT, METHODS, ended
-from unexposed.files import archive, tensors
+from unexposed.files import archive
 
 READING = (
     "recommend model -k 3",
@@ -43,6 +43,9 @@ def forge_document(about: dict[str, Any], rng: np.random.Generator) -> str:
     at: Any = about
     for key in path[:-1]:
         at = at[key]
+    if rng.integers(4) == 0:
+        del at[path[-1]]
+        return f"{path} removed"
     at[path[-1]] = value = odd[rng.integers(len(odd))]
     return f"{path} = {value!r}"
 
@@ -93,11 +96,10 @@ def make_hostile(folder: Path, what: str, rng: np.random.Generator) -> tuple[str
         return damage(folder / name, rng), False
     about = json.loads((folder / f"{what}.json").read_text())
     descriptor = os.open(folder / "arrays.safetensors", os.O_RDONLY)
-    arrays = {name: array.copy() for name, array in tensors.read(descriptor)[0].items()}
+    arrays = {name: array.copy() for name, array in archive.map_arrays(descriptor)[0].items()}
     os.close(descriptor)
     how = forge_document(about, rng) if rng.integers(2) else forge_array(arrays, rng)
-    with (folder / "arrays.safetensors").open("wb") as file:
-        about["arrays"] = archive.sha256(tensors.write(file, arrays, {}))
+    about["arrays"] = archive.write_arrays(folder / archive.ARRAYS, arrays)
     about["checksum"] = archive.checksum(about)
     (folder / f"{what}.json").write_text(json.dumps(about))
     return how, True

@@ -1,23 +1,35 @@
-"""A model folder changed by one who knows its format."""
+"""Change a saved folder as somebody who knows its format can: all checksums agree afterwards."""
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from unexposed.files import archive
 
-from unexposed.files import archive, tensors
+Parts = tuple[dict[str, Any], archive.Arrays]
 
 
-def forge(place: Path, arrays: dict[str, np.ndarray | None] | None = None, **changed) -> None:
-    """Change a model and all its checksums, as one who knows the format can."""
-    about = json.loads((place / "model.json").read_text()) | changed
-    if arrays is not None:
-        descriptor = os.open(place / "arrays.safetensors", os.O_RDONLY)
-        old = {name: array.copy() for name, array in tensors.read(descriptor)[0].items()}
+def taken_apart(folder: Path, what: str = "model") -> Parts:
+    """The JSON document of a folder, and copies of its arrays."""
+    descriptor = os.open(folder / archive.ARRAYS, os.O_RDONLY)
+    try:
+        arrays = {name: array.copy() for name, array in archive.map_arrays(descriptor)[0].items()}
+    finally:
         os.close(descriptor)
-        new = {name: array for name, array in (old | arrays).items() if array is not None}
-        with (place / "arrays.safetensors").open("wb") as file:
-            about["arrays"] = archive.sha256(tensors.write(file, new, {}))
+    return json.loads((folder / f"{what}.json").read_text()), arrays
+
+
+def put_together(
+    folder: Path, about: dict[str, Any], arrays: archive.Arrays, what: str = "model"
+) -> None:
+    about["arrays"] = archive.write_arrays(folder / archive.ARRAYS, arrays)
     about["checksum"] = archive.checksum(about)
-    (place / "model.json").write_text(json.dumps(about))
+    (folder / f"{what}.json").write_text(json.dumps(about))
+
+
+def forge(folder: Path, arrays: dict[str, Any] | None = None, **changed: Any) -> None:
+    """Change parts of a model; an array given as None is removed."""
+    about, old = taken_apart(folder)
+    new = {name: array for name, array in (old | (arrays or {})).items() if array is not None}
+    put_together(folder, about | changed, new)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import shutil
 import stat
 import subprocess
@@ -97,3 +98,21 @@ def test_what_numba_leaves_uncompiled_is_used_as_it_is():
     from unexposed import kernel_cache
 
     assert kernel_cache.cached(lambda function: function, twice) is twice
+
+
+def test_what_another_version_has_cached_is_compiled_again(tmp_path):
+    code = "from unexposed import compiled\nassert compiled.below(3, compiled.STEP) < 3\n"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    gone = b"cunexposed.compiled\nTypeOfBefore\n."  # a pickled reference
+    for index in tmp_path.rglob("*.nbi"):
+        with index.open("r+b") as file:
+            pickle.load(file)  # the version of numba
+            file.truncate()
+            file.write(gone)
+    for _ in range(2):
+        again = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert again.returncode == 0, again.stderr
+    assert not any(gone in index.read_bytes() for index in tmp_path.rglob("*.nbi"))

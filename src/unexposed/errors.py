@@ -1,11 +1,11 @@
-"""What a user's mistake looks like: one sentence, with the cure in it."""
+"""Errors for a user's mistake: one sentence with the cure in it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """A mistake in what was given; its text is shown to the user as it stands."""
+    """A mistake in the input; its text is shown to the user unchanged."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

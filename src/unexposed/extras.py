@@ -1,4 +1,4 @@
-"""Packages that only some commands need: brought by an extra, imported when used."""
+"""Optional packages: installed by an extra, imported when used."""
 
 from importlib import import_module
 from typing import Any
@@ -9,11 +9,11 @@ from unexposed.errors import InputError
 def install(extra: str = "") -> str:
     """The command that installs this package with an extra, in the checkout it came from."""
     what = f"'.[{extra}]'" if extra else "--force-reinstall ."
-    return f"pip install {what} in the checkout of unexposed"  # whose name no index has
+    return f"pip install {what} in the checkout of unexposed"  # it is on no package index
 
 
 def optional(module: str, *, extra: str) -> Any:
-    """The module, or one sentence with the install that brings it."""
+    """Import a module, or raise one sentence with the command that installs it."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,7 +1,8 @@
-"""Where numba keeps compiled kernels, if neither the package nor the home can be written."""
+"""Cache compiled kernels in a temporary folder if no other place can be written."""
 
 import contextlib
 import os
+import pickle
 import stat
 import sys
 import tempfile
@@ -18,14 +19,14 @@ CURE = f"set {VARIABLE} to a folder that can be written"
 
 
 def cached(njit: Callable[[Any], Any], function: Any) -> Any:
-    """The function under a decorator that keeps it on disk, in a temporary folder if need be."""
+    """Decorate a function with a caching `njit`, in a temporary folder if need be."""
     try:
         return _kept_if_possible(njit(function))
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
     folder = _temporary()
-    os.environ[VARIABLE] = folder  # of worker processes, too
+    os.environ[VARIABLE] = folder  # for worker processes as well
     numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
     message = f"compiled kernels are kept in {folder}: no other place can be written; {CURE}"
     print(message, file=sys.stderr, flush=True)
@@ -33,21 +34,33 @@ def cached(njit: Callable[[Any], Any], function: Any) -> Any:
 
 
 def _kept_if_possible(kernel: Any) -> Any:
-    """The kernel, used without being kept where the disk is full; numba would raise OSError."""
+    """Let the kernel run uncached where its cache cannot be read or written; numba would raise.
+
+    What another version of this package has cached may hold types that are no longer there.
+    """
     if not hasattr(kernel, "_cache"):  # NUMBA_DISABLE_JIT: it is the function itself
         return kernel
-    save = kernel._cache.save_overload
+    cache = kernel._cache
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_if_possible(*args: Any) -> Any:
+        try:
+            return load(*args)
+        except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):
+            with contextlib.suppress(OSError):
+                cache.flush()
+            return None
 
     def save_if_possible(*args: Any) -> None:
         with contextlib.suppress(OSError):
             save(*args)
 
-    kernel._cache.save_overload = save_if_possible
+    cache.load_overload, cache.save_overload = load_if_possible, save_if_possible
     return kernel
 
 
 def _temporary() -> str:
-    """A folder of this user alone: numba unpickles what it finds there."""
+    """A private folder of this user: numba unpickles the files it finds there."""
     try:
         folder = Path(tempfile.gettempdir()) / f"unexposed-kernels-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
 """How much memory is left, asked before work that would end the process without a sentence.
 
-What runs out of memory inside polars ends the whole process at once. So whoever is about to give
-it much to do says first how much, and is refused where that is more than there is.
+Running out of memory inside polars ends the whole process at once. So a caller states how much
+memory it is about to need, and is refused where that is more than there is.
 """
 
 import os
@@ -12,25 +12,33 @@ from unexposed.errors import InputError
 
 GIB = 1 << 30
 CURE = "raise `ulimit -v`, or use a machine with more memory"
-LEAST_ADDRESSES = 5 * GIB // 4  # what the packages map before any data, and a little more
-RESERVE = 128 << 20  # for what follows: compiled code, buffers
+# Allocators reserve addresses for each thread, used or not.
+THREAD_ADDRESSES = (os.cpu_count() or 1) * (128 << 20)
+LEAST_ADDRESSES = 5 * GIB // 2 + THREAD_ADDRESSES  # what the packages map before any data
+RESERVE = 128 << 20  # for the steps after reading: compiled code, buffers
 ALMOST_NONE = 128 << 20
 OUT_OF_MEMORY = ("allocate memory", "failed to map segment")  # as torch and the linker put it
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS")
-POLARS_ALLOCATOR = "_RJEM_MALLOC_CONF"  # polars adds to it, and leaves that to child processes
-FEW_ADDRESSES = "retain:false,background_thread:false,narenas:1"
-ARENAS = -8  # M_ARENA_MAX of mallopt(3)
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def check(name: str, needed: int, *, what: str, cure: str) -> None:
     """Refuse work on `name` that takes more memory than is left."""
-    for left, where, more in _left():
-        if needed > left:
+    for free, where, more in _left():
+        if needed > free:
             raise InputError(
-                f"{name}: {what} takes about {_readable(needed)} of memory, and {where} "
-                f"{_readable(max(left, 0))}; {more}, or {cure}"
+                f"{name}: {what} takes about {readable(needed)} of memory, and {where} "
+                f"{readable(max(free, 0))}; {more}, or {cure}"
             )
+
+
+def left() -> int:
+    """Bytes of memory left to this process, as far as the system tells."""
+    return max(0, min((free for free, _, _ in _left()), default=1 << 62))
+
+
+def reserve() -> int:
+    """Bytes to keep for the steps after reading, and under `ulimit -v` for threads as well."""
+    return RESERVE + (0 if _address_limit() is None else THREAD_ADDRESSES)
 
 
 def check_limit() -> None:
@@ -38,56 +46,38 @@ def check_limit() -> None:
     limit = _address_limit()
     if limit is not None and limit < LEAST_ADDRESSES:
         raise InputError(
-            f"`ulimit -v` allows {_readable(limit)} of addresses, which is less than the packages "
-            f"themselves need; allow {_readable(2 * GIB)}, and more for a large log"
+            f"`ulimit -v` allows {readable(limit)} of addresses, which is less than the packages "
+            f"themselves need; allow {readable(2 * LEAST_ADDRESSES)}, and more for a large log"
         )
 
 
 def is_out(error: Exception) -> bool:
-    """Whether an error comes of too little memory; where hardly any is left, whichever it is."""
+    """Whether an error comes from a lack of memory; any error does when hardly any is left."""
     if isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY):
         return True
     limit = _address_limit()
     return limit is not None and limit - _addresses_used() < ALMOST_NONE
 
 
-def save_addresses() -> None:
-    """Under a limit on addresses, take few: at once, before any package is loaded.
-
-    Else each thread gets its own reserve of them from three allocators, and what is used runs to
-    several times what is needed; this halves the need and costs little time.
-    """
-    limit = _address_limit()
-    if limit is None:
-        return
-    threads = max(1, min(os.cpu_count() or 1, limit // GIB))
-    for variable in THREADS:
-        os.environ.setdefault(variable, str(threads))
-    before = os.environ.get(POLARS_ALLOCATOR)
-    os.environ[POLARS_ALLOCATOR] = f"{before},{FEW_ADDRESSES}" if before else FEW_ADDRESSES
-    if os.environ.setdefault("MALLOC_ARENA_MAX", "1") == "1":  # of child processes
-        import ctypes
-
-        tune = getattr(ctypes.CDLL(None), "mallopt", None)  # of this one; not in every C library
-        if tune is not None:
-            tune(ARENAS, 1)
-
-
 def used_up(error: Exception) -> str:
-    """The sentence for an error that comes of too little memory."""
+    """The sentence for an error that comes from a lack of memory."""
     limit = _address_limit()
     lines = [line for line in str(error).splitlines() if line] or [type(error).__name__]
     whose, more = "this machine", "use a larger machine"
     if limit is not None:
-        whose, more = f"this process (`ulimit -v`: {_readable(limit)})", "raise that limit"
+        whose, more = f"this process (`ulimit -v`: {readable(limit)})", "raise that limit"
     return (
         f"the memory of {whose} is used up ({lines[0]}); lower dim (--set dim=…), give a shorter "
         f"log, or {more}"
     )
 
 
+def readable(n: int) -> str:
+    return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / (1 << 20):.0f} MiB"
+
+
 def _left() -> Iterator[tuple[int, str, str]]:
-    """Bytes left, where, and how to have more; from every source that tells."""
+    """Bytes left, where, and how to get more, from every source that tells."""
     limit = _address_limit()
     if limit is not None:
         yield limit - _addresses_used(), "`ulimit -v` leaves", "raise that limit"
@@ -99,14 +89,14 @@ def _left() -> Iterator[tuple[int, str, str]]:
     most, used = (_number(group / name) for name in ("memory.max", "memory.current"))
     if most is not None and used is not None:
         stat = _table(group / "memory.stat", " ")
-        files = stat.get("active_file", 0) + stat.get("inactive_file", 0)  # given up when needed
+        files = stat.get("active_file", 0) + stat.get("inactive_file", 0)  # freed when needed
         yield most - used + files, "this container has", "give it more"
 
 
 def _address_limit() -> int | None:
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # on Windows
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
@@ -121,7 +111,7 @@ def _addresses_used() -> int:
 
 
 def _cgroup() -> Path:
-    """The folder of this process's group, of the second version; in a container it is the root."""
+    """The folder of this process's group in cgroup version 2; in a container it is the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -146,7 +136,3 @@ def _number(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdecimal() else None  # "max": there is no limit
-
-
-def _readable(n: int) -> str:
-    return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / (1 << 20):.0f} MiB"

@@ -1,4 +1,4 @@
-"""What a person sees while long work runs: a bar on a terminal, lines elsewhere, or nothing."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -18,21 +18,21 @@ class Tick:
     epoch: int  # from 1
     epochs: int
     loss: float
-    value: float | None  # what chooses the epoch, on the held-out clicks; higher is better
+    value: float | None  # quality on the held-out clicks, which chooses the epoch: higher is better
     best_epoch: int
 
 
 class Progress(Protocol):
-    """Told of every epoch; used as a context around a training."""
+    """Called after every epoch; a context manager around a training."""
 
     def __call__(self, tick: Tick) -> None: ...
 
     def note(self, text: str) -> None:
-        """What is being done, where it may take a while and is no epoch."""
+        """Say what is being done, for slow work outside epochs."""
         ...
 
     def count(self, label: str, done: int, total: int) -> None:
-        """How far work without epochs has come."""
+        """Show the progress of work without epochs."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -84,13 +84,13 @@ class Lines(Silent):
 
     def note(self, text: str) -> None:
         if text not in self._noted:
-            self._flush()  # what came before is told before
+            self._flush()  # keeps the order
             self._noted.add(text)
             print(text, file=self._stream, flush=True)
 
     def count(self, label: str, done: int, total: int) -> None:
         now = time.monotonic()
-        self._next = self._next or now + self._seconds  # short work is done without a line
+        self._next = self._next or now + self._seconds  # short work ends without a line
         if now >= self._next:
             print(f"{done:,} of {total:,} {label}", file=self._stream, flush=True)
             self._next = now + self._seconds
@@ -148,7 +148,7 @@ class Bar(Silent):
 
 
 def on_terminal(otherwise: Callable[[], Progress]) -> Progress:
-    """A bar where standard error is a terminal, else what is given."""
+    """A bar if standard error is a terminal, otherwise the given progress."""
     return Bar() if Messages(sys.stderr).isatty() else otherwise()
 
 

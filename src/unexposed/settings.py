@@ -1,4 +1,4 @@
-"""A method's fields are its settings: their bounds, and how text becomes one of them."""
+"""Settings as dataclass fields: their bounds, their checks, and parsing from text."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from unexposed.errors import InputError, did_you_mean
 
 T = TypeVar("T")
-LARGEST = 2**31 - 1  # of whole numbers: compiled code counts in as many bits
+LARGEST = 2**31 - 1  # compiled code counts in 32 bits
 
 
 def setting(
@@ -20,11 +20,11 @@ def setting(
     search: tuple[float, float] | list[Any] | None = None,
     before: T | None = None,
 ) -> T:
-    """A dataclass field that states what it is for and which values it allows.
+    """A dataclass field that states its purpose and the values it allows.
 
     `low` and `high` are allowed values themselves, `above` is not. `search` is where tuning looks:
-    between two values, evenly by logarithm, or among those of a list. `before` is what a training
-    did that was stored before this setting came, where that is not the default.
+    between two values, evenly by logarithm, or among the values of a list. `before` is the value
+    that trainings used before this setting existed, where it differs from the default.
     """
     metadata = {
         "about": about,
@@ -50,7 +50,7 @@ def check_names(method: str, cls: type, names: list[str]) -> None:
 
 
 def check_values(method: str, settings: object) -> None:
-    """Refuse a value of the wrong type, or out of the bounds its field states."""
+    """Refuse a value of the wrong type, or outside the bounds of its field."""
     hints = get_type_hints(type(settings))
     for name, f in known(type(settings)).items():
         value = getattr(settings, name)
@@ -70,7 +70,7 @@ def check_values(method: str, settings: object) -> None:
 
 
 def allowed(cls: type, name: str) -> str:
-    """Which values a setting takes, in words."""
+    """The values that a setting allows, in words."""
     hint, metadata = get_type_hints(cls)[name], known(cls)[name].metadata
     bounded = any(metadata.get(bound) is not None for bound in ("low", "above", "high"))
     return f"{_spoken(hint)}, {_bounds(metadata)}" if bounded else _spoken(hint)
@@ -93,8 +93,8 @@ def parse_value(method: str, cls: type, name: str, text: str) -> Any:
     return text
 
 
-def check_table(table: dict[str, Any], allowed: Mapping[str, type], where: str) -> None:
-    """Refuse a key of a TOML table that is not known, or whose value is of the wrong type."""
+def check_keys(table: dict[str, Any], allowed: Mapping[str, type], where: str) -> None:
+    """Refuse an unknown key of a TOML table, or a value of the wrong type."""
     for key, value in table.items():
         if key not in allowed:
             raise InputError(f"{where}: there is no {key!r}; {did_you_mean(key, allowed)}")
@@ -111,7 +111,7 @@ def values(settings: object) -> dict[str, Any]:
 
 
 def before(cls: type, name: str) -> Any:
-    """What a training did that does not name this setting, for it is older."""
+    """The value used by a training that is older than this setting."""
     return known(cls)[name].metadata.get("before")
 
 
@@ -142,7 +142,7 @@ def _within(value: float, metadata: Any) -> bool:
         (low is None or value >= low)
         and (above is None or value > above)
         and (high is None or value <= high)
-        and value == value  # NaN is within no bounds
+        and value == value  # false for NaN
         and abs(value) != float("inf")
     )
 

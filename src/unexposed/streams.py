@@ -1,4 +1,4 @@
-"""Standard error and output that may fail: a lost message ends no work, a lost result does."""
+"""Standard streams that may fail: work goes on without a message, but not without a result."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ READER_GONE = 141  # as a shell says of a command that SIGPIPE ended
 
 
 class Messages:
-    """A text stream whose failures are passed over: what it cannot write is left out."""
+    """A text stream that ignores failures: a message it cannot write is dropped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream  # None: standard error was closed when Python began
@@ -65,7 +65,7 @@ class Results(Messages):
 
 @contextlib.contextmanager
 def steady() -> Iterator[None]:
-    """Have standard error and output as `Messages` and `Results` while a command runs."""
+    """Make standard error `Messages` and standard output `Results` while a command runs."""
     for descriptor in range(3):  # a file opened later must not take the place of a closed one
         try:
             os.fstat(descriptor)
@@ -81,11 +81,11 @@ def steady() -> Iterator[None]:
         finally:
             try:
                 err.flush()
-            except (OSError, AttributeError):  # AttributeError: there is none
+            except (OSError, AttributeError):  # AttributeError: it is None
                 _silence(err)
 
 
 def _silence(stream: Any) -> None:
-    """Drop what the stream still holds: Python would try to write it once more at its end."""
+    """Drop the text still buffered: Python would try to write it once more when it exits."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -92,7 +92,7 @@ LINES = {
     "compare --dataset yahoo_r3 --methods mf --data-dir .": "webscope",
     "compare --dataset coat --methods mf --data-dir nowhere": "nowhere does not exist",
     "compare --train log.csv --methods mf": "--judged",
-    "recommend log.csv": "is no model folder",
+    "recommend log.csv": "is not a model folder",
     "recommend model -k 99 --out taken.csv": "k must be between 1 and 7 items, got 99",
     "recommend model --out out.xlsx": ".csv",
     "recommend model --users ids.txt": "none of the users in ids.txt",

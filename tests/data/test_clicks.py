@@ -125,17 +125,16 @@ def test_stored_clicks_are_looked_at_where_all_of_them_are_used():
     assert stored(*columns).pick(np.array([True, False])).items.tolist() == [1]
 
 
-def test_a_split_is_refused_if_held_out_clicks_are_trained_on():
+@pytest.mark.parametrize(
+    ("held_out", "item_ids", "complaint"),
+    [
+        ((1, 0), ITEMS, "must not be among the training clicks"),
+        ((1, 1), Ids.of([10, 21]), "same users and items"),
+    ],
+)
+def test_a_split_whose_parts_do_not_fit_is_refused(held_out, item_ids, complaint):
     judged = Judgements.from_pairs(
-        np.array([0]), np.array([0]), np.array([True]), user_ids=USERS, item_ids=ITEMS
+        np.array([0]), np.array([0]), np.array([True]), user_ids=USERS, item_ids=item_ids
     )
-    with pytest.raises(InputError, match="must not be among the training clicks"):
-        Split(clicks((0, 0), (1, 1)), clicks((1, 1)), judged)
-
-
-def test_a_split_is_refused_if_its_parts_know_other_items():
-    judged = Judgements.from_pairs(
-        np.array([0]), np.array([0]), np.array([True]), user_ids=USERS, item_ids=Ids.of([10, 21])
-    )
-    with pytest.raises(InputError, match="same users and items"):
-        Split(clicks((0, 0)), clicks((1, 1)), judged)
+    with pytest.raises(InputError, match=complaint):
+        Split(clicks((0, 0), (1, 0)), clicks(held_out), judged)

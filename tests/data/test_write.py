@@ -12,14 +12,15 @@ import pytest
 from command import python
 from ctrl_c import interrupted
 from unexposed.data.simulate import world
-from unexposed.data.write import write_table, write_tables, write_world
+from unexposed.data.write import write_table, write_tables
+from unexposed.data.write_world import write_world
 from unexposed.errors import InputError
-from unexposed.files.folders import write_folder
+from unexposed.files.whole import write_folder
 from unexposed.methods import make
 from unexposed.model.export import KINDS, export_model
 from unexposed.progress import Silent
 
-WATCHED = ("writing.py", "folders.py", "pathlib.py")
+WATCHED = ("write.py", "write_world.py", "whole.py", "pathlib.py")
 PARTS = [
     pl.DataFrame({"user": [f"ü{n}", "b,c"], "rank": [n, n + 1], "score": [n / 4, 2.5]})
     for n in range(12)

@@ -17,8 +17,9 @@ from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, load
 from unexposed.model import export
-from unexposed.model.export import Vectors, build_index, export_model, index_recall
+from unexposed.model.export import build_index, export_model, index_recall
 from unexposed.model.model import Model
+from unexposed.model.recommender import Vectors
 
 AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]
 
@@ -245,5 +246,5 @@ def test_the_command_refuses_in_one_sentence_before_it_loads(tmp_path, monkeypat
     assert err == "error: no export format 'onx'; did you mean 'onnx'?\n"
     code, _, err = command(capsys, *words, "onnx")
     assert code == 2
-    assert "is no model folder" in err
+    assert "is not a model folder" in err
     assert names(tmp_path) == []

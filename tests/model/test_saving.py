@@ -1,4 +1,4 @@
-"""A model is a folder that can be trusted: whole or not at all, and nothing in it is believed."""
+"""A model folder is written whole or not at all, and checked before it is used."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from forging import forge
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, Texts
 from unexposed.errors import InputError
-from unexposed.files import archive, folders, tensors
+from unexposed.files import archive, whole
 from unexposed.methods import load, make
 from unexposed.model.filters import Rules
 from unexposed.model.model import Model
@@ -123,7 +123,7 @@ def test_saving_without_the_swap_of_the_system_replaces_the_model_too(tmp_path, 
     def unable(*_: object) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(folders, "_exchange", unable)
+    monkeypatch.setattr(whole, "_exchange", unable)
     for letter in "ab":
         numbered(letter, 3).save(tmp_path / "model")
         assert letter_of(load(tmp_path / "model", verify=True)) == letter
@@ -138,11 +138,12 @@ def test_saving_through_a_link_writes_where_it_leads(model, tmp_path):
     assert letter_of(load(tmp_path / "real")) == "b"
 
 
-def test_a_folder_that_is_no_model_is_never_overwritten(model, tmp_path):
+def test_files_that_are_not_a_models_are_never_lost(model, tmp_path):
+    model.save(tmp_path)
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="it holds 'thesis.tex'; choose another place"):
         model.save(tmp_path)
-    with pytest.raises(InputError, match="is a file and no model folder"):
+    with pytest.raises(InputError, match="is a file, not a model folder"):
         model.save(tmp_path / "thesis.tex")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -150,14 +151,6 @@ def test_a_folder_that_is_no_model_is_never_overwritten(model, tmp_path):
     with pytest.raises(InputError, match="not from unexposed; choose another place"):
         model.save(foreign)
     assert names(foreign) == ["model.json"]
-
-
-def test_what_a_person_laid_beside_a_model_is_not_lost(model, tmp_path):
-    model.save(tmp_path / "model")
-    (tmp_path / "model" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="it holds 'notes.txt'"):
-        model.save(tmp_path / "model")
-    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -172,37 +165,34 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def killed_at(monkeypatch, moment: str) -> None:
-    """Have this process killed by SIGKILL at a moment of the saving."""
-    target, name = {
-        "in the arrays": (tensors, "_chunks"),
-        "before model.json": (archive, "checksum"),
-        "before the swap": (folders, "_exchange"),
-        "after the swap": (folders, "_sync"),
-        "in the removal of the old": (shutil, "rmtree"),
-    }[moment]
-    monkeypatch.setattr(target, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+def half_written(_: object, path: Path, **__: object) -> None:
+    path.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
-    ("moment", "expected"),
+    ("target", "name", "deadly", "expected"),
     [
-        ("in the arrays", "a"),
-        ("before model.json", "a"),
-        ("before the swap", "a"),
-        ("after the swap", "b"),
-        ("in the removal of the old", "b"),
+        pytest.param(archive, "save_file", half_written, "a", id="in the arrays"),
+        pytest.param(archive, "checksum", killed, "a", id="before model.json"),
+        pytest.param(whole, "_exchange", killed, "a", id="before the swap"),
+        pytest.param(whole, "_sync_names", killed, "b", id="after the swap"),
+        pytest.param(shutil, "rmtree", killed, "b", id="in the removal of the old model"),
     ],
 )
 def test_a_kill_during_saving_leaves_the_old_model_or_the_new(
-    moment, expected, tmp_path, monkeypatch
+    target, name, deadly, expected, tmp_path, monkeypatch
 ):
     place = tmp_path / "model"
     numbered("a").save(place)
     new = numbered("b")
 
     def work() -> None:
-        killed_at(monkeypatch, moment)
+        monkeypatch.setattr(target, name, deadly)
         new.save(place)
 
     assert in_child(work) == signal.SIGKILL
@@ -220,11 +210,11 @@ def test_ctrl_c_after_any_call_leaves_the_old_folder_or_the_new_and_nothing_else
         return lambda folder: folder.joinpath("text").write_bytes(text.encode()) and None
 
     for number in range(1_000):
-        folders.write_folder(place, fill("old"))
+        whole.write_folder(place, fill("old"))
         was_whole = interrupted(
-            lambda: folders.write_folder(place, fill("new")),
+            lambda: whole.write_folder(place, fill("new")),
             after=number,
-            files=("folders.py", "pathlib.py"),
+            files=("whole.py", "pathlib.py"),
         )
         assert os.listdir(tmp_path) == ["here"], number
         assert (place / "text").read_text() in (("new",) if was_whole else ("old", "new"))
@@ -240,16 +230,16 @@ def test_what_a_living_process_is_writing_is_not_swept_away(model, tmp_path):
         assert in_child(lambda: model.save(tmp_path / "other")) == 0
         assert (place / "part").exists()
 
-    folders.write_folder(tmp_path / "mine", slowly)
+    whole.write_folder(tmp_path / "mine", slowly)
     assert names(tmp_path) == ["mine", "other"]
 
 
 def test_a_workspace_can_hold_another(tmp_path):
     def work() -> None:
         signal.alarm(20)  # two that wait for each other would do so for ever
-        with folders.workspace(tmp_path) as outer, folders.workspace(outer) as inner:
+        with whole.workspace(tmp_path) as outer, whole.workspace(outer) as inner:
             (inner / "part").touch()
-            with folders.workspace(tmp_path):
+            with whole.workspace(tmp_path):
                 assert (inner / "part").exists()
         assert names(tmp_path) == []
 
@@ -339,9 +329,10 @@ def test_of_two_that_save_at_once_one_wins_and_readers_never_see_a_mixture(tmp_p
     assert names(tmp_path) == ["model"]
 
 
-# Nothing in it is believed
+# Checked before it is used
 
 
+INT32 = np.int32
 TRAINED = {
     "seed": 0,
     "epochs_run": 2,
@@ -354,126 +345,136 @@ TRAINED = {
 }
 
 
-def damaged(place: Path, how: str) -> None:
-    about, arrays = place / "model.json", place / "arrays.safetensors"
-    match how:
-        case "no json":
-            about.unlink()
-        case "broken json":
-            about.write_text("{")
-        case "endless json":
-            about.write_text("[" * 200_000)
-        case "json that is a list":
-            about.write_text("[1]")
-        case "huge json":
-            with about.open("r+b") as file:
-                file.truncate(1 << 40)  # sparse
-        case "foreign json":
-            about.write_text('{"format": "other", "version": 1}')
-        case "newer":
-            about.write_text(about.read_text().replace('"version": 3', '"version": 99'))
-        case "older":
-            about.write_text(about.read_text().replace('"version": 3', '"version": 2'))
-        case "edited":
-            about.write_text(about.read_text().replace('"seed": 0', '"seed": 1'))
-        case "unknown method":
-            forge(place, method="magic")
-        case "method that is a path":
-            forge(place, method="../../bin/sh")
-        case "unknown setting":
-            forge(place, settings={"__class__": "x"})
-        case "setting of another type":
-            forge(place, method="mf", settings={"dim": "os.system('id')"})
-        case "facts that are none":
-            forge(place, facts=3)
-        case "an endless version":
-            about.write_text(about.read_text().replace('"version": 3', '"version": Infinity'))
-        case "a training without end":
-            forge(place, facts=TRAINED | {"best_epoch": 10**12, "epochs_run": 10**12})
-        case "a best epoch that never was":
-            forge(place, facts=TRAINED | {"best_epoch": 3})
-        case "half the facts":
-            forge(place, facts={"best_epoch": 1})
-        case "a loss that is no number":
-            forge(place, facts=TRAINED | {"losses": ["x", None]})
-        case "no arrays":
-            arrays.unlink()
-        case "empty arrays":
-            arrays.write_bytes(b"")
-        case "short arrays":
-            arrays.write_bytes(arrays.read_bytes()[:-9])
-        case "long arrays":
-            arrays.write_bytes(arrays.read_bytes() + b"x")
-        case "huge header":
-            arrays.write_bytes(b"\xff" * 7 + b"\x00" + arrays.read_bytes()[8:])
-        case "arrays of another model":
-            with arrays.open("wb") as file:
-                tensors.write(file, {"clicks.users": np.zeros(3, np.int32)}, {})
-        case "arrays that are a link":
-            arrays.rename(place.parent / "elsewhere")
-            arrays.symlink_to(place.parent / "elsewhere")
-        case "json that is a link":
-            about.rename(place.parent / "elsewhere")
-            about.symlink_to(place.parent / "elsewhere")
-        case "arrays that are a pipe":
-            arrays.unlink()
-            os.mkfifo(arrays)
-        case "json that is a folder":
-            about.unlink()
-            about.mkdir()
+def edited(old: str, new: str) -> Callable[[Path], object]:
+    def edit(place: Path) -> None:
+        about = place / "model.json"
+        assert old in about.read_text()
+        about.write_text(about.read_text().replace(old, new))
+
+    return edit
 
 
-COMPLAINTS = {
-    "no json": "holds no model.json",
-    "broken json": "model.json is damaged",
-    "endless json": "model.json is damaged",
-    "json that is a list": "model.json is damaged",
-    "huge json": "model.json is damaged .*too long",
-    "foreign json": "model.json is not from unexposed",
-    "newer": "newer unexposed .*upgrade: pip install .* in the checkout",
-    "older": "older unexposed .*train it again",
-    "edited": "model.json is damaged .*checksum",
-    "unknown method": "model.json is damaged .*no method 'magic'",
-    "method that is a path": "model.json is damaged",
-    "unknown setting": "model.json is damaged .*no setting '__class__'",
-    "setting of another type": "model.json is damaged .*dim must be a whole number",
-    "facts that are none": "model.json is damaged",
-    "an endless version": "model.json is damaged .*version cannot be inf",
-    "a training without end": "model.json is damaged .*cannot be 1000000000000",
-    "a best epoch that never was": "model.json is damaged .*best_epoch cannot be 3, after 2",
-    "half the facts": "model.json is damaged .*there is no",
-    "a loss that is no number": "model.json is damaged .*losses cannot be",
-    "no arrays": "holds no arrays.safetensors",
-    "empty arrays": "arrays.safetensors is damaged",
-    "short arrays": "arrays.safetensors is damaged .*should have",
-    "long arrays": "arrays.safetensors is damaged .*should have",
-    "huge header": "arrays.safetensors is damaged .*does not fit",
-    "arrays of another model": "arrays.safetensors is damaged .*not the one",
-    "arrays that are a link": "cannot open .*arrays.safetensors",
-    "json that is a link": "cannot open .*model.json",
-    "arrays that are a pipe": "arrays.safetensors is no plain file",
-    "json that is a folder": "model.json is no plain file",
+def forged(**changed: object) -> Callable[[Path], object]:
+    return lambda place: forge(place, **changed)
+
+
+def document(text: str) -> Callable[[Path], object]:
+    return lambda place: (place / "model.json").write_text(text)
+
+
+def content(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    def write(place: Path) -> None:
+        arrays = place / "arrays.safetensors"
+        arrays.write_bytes(change(arrays.read_bytes()))
+
+    return write
+
+
+def linked(name: str) -> Callable[[Path], object]:
+    def link(place: Path) -> None:
+        (place / name).rename(place.parent / "elsewhere")
+        (place / name).symlink_to(place.parent / "elsewhere")
+
+    return link
+
+
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def replace(place: Path) -> None:
+        (place / name).unlink()
+        make(place / name)
+
+    return replace
+
+
+ARRAYS, ABOUT = "arrays.safetensors", "model.json"
+NO_END = {"best_epoch": 10**12, "epochs_run": 10**12}
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no json": (lambda place: (place / ABOUT).unlink(), "lacks model.json"),
+    "broken json": (document("{"), "model.json is damaged"),
+    "endless json": (document("[" * 200_000), "model.json is damaged"),
+    "json that is a list": (document("[1]"), "model.json is damaged"),
+    "huge json, sparse": (
+        lambda place: os.truncate(place / ABOUT, 1 << 40),
+        "model.json is damaged .*too long",
+    ),
+    "foreign json": (document('{"format": "x", "version": 1}'), "model.json is not from unexposed"),
+    "newer": (
+        edited('"version": 3', '"version": 99'),
+        "newer unexposed .*upgrade: pip install .* in the checkout",
+    ),
+    "older": (edited('"version": 3', '"version": 2'), "older unexposed .*train it again"),
+    "an endless version": (
+        edited('"version": 3', '"version": Infinity'),
+        "model.json is damaged .*version cannot be inf",
+    ),
+    "edited": (edited('"seed": 0', '"seed": 1'), "model.json is damaged .*checksum"),
+    "unknown method": (forged(method="magic"), "model.json is damaged .*no method 'magic'"),
+    "method that is a path": (forged(method="../../bin/sh"), "model.json is damaged"),
+    "unknown setting": (
+        forged(settings={"__class__": "x"}),
+        "model.json is damaged .*no setting '__class__'",
+    ),
+    "setting of another type": (
+        forged(method="mf", settings={"dim": "os.system('id')"}),
+        "model.json is damaged .*dim must be a whole number",
+    ),
+    "facts that are a number": (forged(facts=3), "model.json is damaged"),
+    "a training without end": (
+        forged(facts=TRAINED | NO_END),
+        "model.json is damaged .*cannot be 1000000000000",
+    ),
+    "a best epoch that never was": (
+        forged(facts=TRAINED | {"best_epoch": 3}),
+        "model.json is damaged .*best_epoch cannot be 3, after 2",
+    ),
+    "half the facts": (forged(facts={"best_epoch": 1}), "model.json is damaged .*there is no"),
+    "a loss that is a text": (
+        forged(facts=TRAINED | {"losses": ["x", None]}),
+        "model.json is damaged .*losses cannot be",
+    ),
+    "no arrays": (lambda place: (place / ARRAYS).unlink(), "lacks arrays.safetensors"),
+    "empty arrays": (content(lambda _: b""), "arrays.safetensors is damaged"),
+    "short arrays": (content(lambda old: old[:-9]), "arrays.safetensors is damaged .*should have"),
+    "long arrays": (
+        content(lambda old: old + b"x"),
+        "arrays.safetensors is damaged .*should have",
+    ),
+    "huge header": (
+        content(lambda old: b"\xff" * 7 + b"\x00" + old[8:]),
+        "arrays.safetensors is damaged .*does not fit",
+    ),
+    "arrays of another model": (
+        lambda place: archive.write_arrays(place / ARRAYS, {"clicks.users": np.zeros(3, INT32)}),
+        "arrays.safetensors is damaged .*not the one",
+    ),
+    "arrays that are a link": (linked(ARRAYS), "cannot open .*arrays.safetensors"),
+    "json that is a link": (linked(ABOUT), "cannot open .*model.json"),
+    "arrays that are a pipe": (
+        instead(ARRAYS, os.mkfifo),
+        "arrays.safetensors is not a regular file",
+    ),
+    "json that is a folder": (instead(ABOUT, Path.mkdir), "model.json is not a regular file"),
 }
 
 
-@pytest.mark.parametrize("how", COMPLAINTS)
-def test_a_damaged_foreign_or_newer_folder_is_refused_in_one_sentence(model, tmp_path, how):
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_foreign_or_newer_folder_is_refused_with_one_sentence(model, tmp_path, how):
     model.save(tmp_path / "model")
-    damaged(tmp_path / "model", how)
-    with pytest.raises(InputError, match=COMPLAINTS[how]) as refused:
+    damage, complaint = DAMAGE[how]
+    damage(tmp_path / "model")
+    with pytest.raises(InputError, match=complaint) as refused:
         load(tmp_path / "model")
     assert "\n" not in str(refused.value)
     assert str(tmp_path / "model") in str(refused.value)
 
 
-def test_what_is_no_folder_is_refused(tmp_path):
+def test_a_path_that_is_not_a_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     for place in ("file", "nothing"):
-        with pytest.raises(InputError, match=f"{place} is no model folder"):
+        with pytest.raises(InputError, match=f"{place} is not a model folder"):
             load(tmp_path / place)
 
 
-INT32 = np.int32
 FORGED = {
     "no clicks": {"clicks.items": None},
     "clicks of another type": {"clicks.items": np.zeros(3, np.float32)},
@@ -554,7 +555,7 @@ def test_verifying_finds_every_single_changed_byte(tmp_path):
 def test_a_damaged_array_gets_no_new_checksum(way, small_world, tmp_path):
     clicks = small_world.clicks(0)
     make("wmf", epochs=1, dim=3).fit(clicks, progress=Silent()).save(tmp_path / "model")
-    path = tmp_path / "model" / "arrays.safetensors"
+    path = tmp_path / "model" / ARRAYS
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
     header = 8 + int.from_bytes(whole[:8], "little")

@@ -6,14 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small import BRIEF, assert_same_parameters, make_with
-from unexposed.methods import METHODS
+from small import BRIEF, TRAINED, assert_same_parameters, make_with
 from unexposed.progress import Silent, Tick
 from unexposed.training import checkpoint
 from unexposed.training import loop as training
 
 QUICK = BRIEF | {"snips_window": 1, "refit": False}
-TRAINED = sorted(set(METHODS) - {"random", "popularity"})
 
 
 class Ender(Silent):

@@ -48,7 +48,6 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command; a user's mistake ends in one sentence and exit code 2."""
-    memory.save_addresses()
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids are printed unchanged in any locale
         sys.stdout.reconfigure(encoding="utf-8")
     with streams.steady():

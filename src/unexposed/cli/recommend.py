@@ -62,7 +62,7 @@ def recommend(
     from unexposed.model.filters import Rules
 
     if out is not None:
-        write.check_table(out)
+        write.check_output(out)
         if safe and out.suffix == ".parquet":
             raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:

@@ -34,7 +34,7 @@ def simulate(
     """Write the clicks and judgements of a world whose exposure and relevance are known."""
     from unexposed.data import datasets as known
     from unexposed.data import simulate as worlds
-    from unexposed.data.write import check_world, write_world
+    from unexposed.data.write_world import check_world, write_world
 
     if dataset is not None:
         ratings = known.load(dataset, data_dir=data_dir).logged

@@ -1,4 +1,4 @@
-"""Who clicked what, and what was judged."""
+"""Clicks, judgements and ratings: pairs of users and items."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,9 +31,9 @@ def pair_keys(users: NDArray[Any], items: NDArray[Any], n_items: int) -> NDArray
 
 @dataclass(frozen=True, eq=False)
 class Clicks:
-    """The clicked pairs, ordered by user and item, each once, with how often it was clicked.
+    """The clicked pairs, each once, ordered by user and item, with the number of its clicks.
 
-    A pair that is not here is unknown: never shown, or shown and not liked.
+    Any other pair is unknown: never shown, or shown and not liked.
     """
 
     users: Indices
@@ -84,7 +84,7 @@ class Clicks:
         user_ids: Ids,
         item_ids: Ids,
     ) -> "Clicks":
-        """Clicks that lie in a file, not looked at: see `checked`."""
+        """Clicks in a memory-mapped file, not checked yet: see `checked`."""
         clicks = object.__new__(Clicks)
         clicks.__dict__.update(
             users=users,
@@ -102,7 +102,7 @@ class Clicks:
         return True
 
     def checked(self) -> "Clicks":
-        """These clicks in memory and checked, for work on all of them; as a rule they are."""
+        """These clicks in memory and checked: itself, unless they were `stored`."""
         return self if self._in_memory else self._checked
 
     @cached_property
@@ -110,7 +110,7 @@ class Clicks:
         users, items, counts = (np.array(c) for c in (self.users, self.items, self.counts))
         clicks = Clicks(users, items, counts, self.user_ids, self.item_ids)
         if not np.array_equal(clicks.user_start, self.user_start):
-            raise InputError("clicks must begin for each user where they are said to")
+            raise InputError("clicks must begin for each user where user_start says")
         return clicks
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class Clicks:
             return np.searchsorted(self.users, np.arange(self.n_users + 1))
         start: NDArray[np.int64] = self.__dict__["_stored_start"]
         if start[0] != 0 or start[-1] != len(self) or (start[1:] < start[:-1]).any():
-            raise InputError("clicks must begin for each user where those of the one before end")
+            raise InputError("clicks must begin for each user where the user before ends")
         return start
 
     @cached_property
@@ -159,7 +159,7 @@ class Clicks:
         return self.keys[place] == wanted
 
     def matrix(self) -> sp.csr_array:
-        """Users × items, sparse, 1 for a click."""
+        """A sparse matrix of users × items, 1 for a click."""
         ones, log = np.ones(len(self), dtype=np.float32), self.checked()
         return sp.csr_array((ones, log.items, log.user_start), shape=(self.n_users, self.n_items))
 
@@ -179,7 +179,7 @@ class Clicks:
         return self.pick(~chosen), self.pick(chosen)
 
     def union(self, other: "Clicks") -> "Clicks":
-        """All clicks of both, which know the same users and items."""
+        """All clicks of both logs, which must know the same users and items."""
         return Clicks.from_pairs(
             np.concatenate([self.users, other.users]),
             np.concatenate([self.items, other.items]),
@@ -191,7 +191,7 @@ class Clicks:
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """Pairs whose relevance is known, because their exposure was: the test labels."""
+    """Pairs whose relevance is known because their exposure was: the test labels."""
 
     users: Indices
     items: Indices
@@ -241,7 +241,7 @@ class Judgements:
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Explicit ratings of distinct pairs: what data sets hold before a threshold makes clicks."""
+    """Explicit ratings of distinct pairs, before a threshold makes clicks of them."""
 
     users: Indices
     items: Indices
@@ -259,14 +259,14 @@ class Ratings:
         return len(self.users)
 
     def clicks(self, *, threshold: float) -> Clicks:
-        """The pairs rated at least this; the others stay unknown."""
+        """Clicks on the pairs rated at least the threshold; other pairs stay unknown."""
         liked = self.values >= threshold
         return Clicks.from_pairs(
             self.users[liked], self.items[liked], user_ids=self.user_ids, item_ids=self.item_ids
         )
 
     def judgements(self, *, threshold: float) -> Judgements:
-        """Every rated pair, relevant if rated at least this."""
+        """Every rated pair, relevant if rated at least the threshold."""
         return Judgements.from_pairs(
             self.users,
             self.items,
@@ -278,7 +278,7 @@ class Ratings:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What a method trains on, what chooses its epoch and settings, and what judges it."""
+    """Clicks to train on, clicks that choose epoch and settings, and judgements for the test."""
 
     train: Clicks
     held_out: Clicks

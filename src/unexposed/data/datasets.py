@@ -21,14 +21,14 @@ Folder = str | os.PathLike[str]
 _YAHOO = "ydata-ymusic-rating-study-v1_0-"
 _WEBSCOPE = "https://webscope.sandbox.yahoo.com/catalog.php?datatype=r"
 _AMAZON = "ratings_CDs_and_Vinyl.csv"
-_RECORD = "SHA256SUMS"  # of a download whose checksums no one publishes
+_RECORD = "SHA256SUMS"  # of a download whose publisher gives no checksums
 
 
 @dataclass(frozen=True, eq=False)
 class RatingData:
-    """What a data set holds; all parts know the same users and items."""
+    """The parts of a data set, which all know the same users and items."""
 
-    logged: Ratings  # of what users chose to rate, or were led to
+    logged: Ratings  # of items that users chose to rate, or were led to
     random: Ratings | None = None  # of items shown uniformly at random
     user_features: NDArray[np.float32] | None = None
     item_features: NDArray[np.float32] | None = None
@@ -37,10 +37,10 @@ class RatingData:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Where a data set comes from, and how its files are read.
+    """The source of a data set, and the reader of its files.
 
-    A file whose SHA-256 is None is taken as it comes: its publisher gives none and we know none.
-    A download records it beside the file, and the file must keep it.
+    A file whose SHA-256 is None has no published checksum and is accepted as it comes. A download
+    records its checksum beside the file, and the file must keep it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Dataset:
     homepage: str
     download: str | None  # a zip archive, or the only file itself
     terms: str
-    absent: str  # what to do when it is not here
+    absent: str  # how to get it where it is missing
     read: Callable[[Path], RatingData]
 
 
@@ -83,7 +83,7 @@ def locate(name: str, data_dir: Folder | None = None) -> Path | None:
 
 
 def status(data_dir: Folder | None = None) -> list[dict[str, str | None]]:
-    """What there is, where it comes from, its terms, and the folder it is in, if it is here."""
+    """A row for each data set: its source, its terms, and its folder if it is here."""
     rows = []
     for name, dataset in DATASETS.items():
         folder = locate(name, data_dir)
@@ -116,7 +116,7 @@ def _cache() -> Path:
 
 
 def fault(dataset: Dataset, folder: Path) -> str | None:
-    """What is wrong with the first wrong file."""
+    """What is wrong with the first wrong file, or None."""
     recorded = _recorded(folder)
     for name, known in dataset.files.items():
         if not (folder / name).is_file():
@@ -132,7 +132,7 @@ def fault(dataset: Dataset, folder: Path) -> str | None:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """The SHA-256 of files at their download, where no one publishes any."""
+    """The SHA-256 that a download recorded for each file without a published one."""
     try:
         lines = (folder / _RECORD).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -153,8 +153,8 @@ def _sha256(path: Path) -> str:
 
 
 def _download(dataset: Dataset, url: str) -> RatingData:
-    """The data from its address; its folder enters the cache whole and read once, or not at all."""
-    import pooch  # here, for whoever has the files need not wait for it
+    """Download a data set; its folder enters the cache whole and readable, or not at all."""
+    import pooch  # here: it is slow to import, and needed only for a download
 
     target = _cache() / dataset.folder
     try:
@@ -181,7 +181,7 @@ def _download(dataset: Dataset, url: str) -> RatingData:
 
 
 def _unpack(dataset: Dataset, fetched: Path, unpacked: Path, *, is_archive: bool) -> Path:
-    """The folder with the files: the archive may hold them in a folder of its own."""
+    """Unpack, and find the folder with the files: the archive may hold them in a subfolder."""
     if not is_archive:
         (name,) = dataset.files
         (unpacked / name).parent.mkdir(parents=True)
@@ -195,7 +195,7 @@ def _unpack(dataset: Dataset, fetched: Path, unpacked: Path, *, is_archive: bool
 
 
 def _reason(error: Exception) -> str:
-    # the errors of requests are OSErrors, with a paragraph for a text
+    # errors of requests are OSErrors whose text is a paragraph
     if (response := getattr(error, "response", None)) is not None:
         response.close()  # pooch leaves it open
         return f"the server answered {response.status_code} {response.reason}"
@@ -252,7 +252,7 @@ def _numbers_to(n: int) -> Ids:
 
 
 def _read_table(path: Path, user_ids: Ids, item_ids: Ids) -> Ratings:
-    """Tab-separated ratings among these users and items, known by number."""
+    """Tab-separated ratings of users and items that are known by number."""
     try:
         table = np.loadtxt(path, np.int64, delimiter="\t", comments=None, usecols=(0, 1, 2))
         users, items, values = table.reshape(-1, 3).T
@@ -292,8 +292,8 @@ def _read_lines(
 def _ratings(
     users: NDArray[Any], items: NDArray[Any], values: ArrayLike, user_ids: Ids, item_ids: Ids
 ) -> Ratings:
-    """Ratings ordered by user and item; of a pair rated twice, the later line counts."""
-    # the first among the reversed lines is the last
+    """Ratings ordered by user and item; the later line counts where a pair is rated twice."""
+    # the first of the reversed lines is the last line
     keys = pair_keys(users, items, len(item_ids))[::-1]
     chosen = len(keys) - 1 - np.unique(keys, return_index=True)[1]
     users, items = users[chosen].astype(np.int32), items[chosen].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Delimited text as a table: read once to be judged, and once by polars."""
+"""Delimited text as a table: looked over once byte by byte, then read by polars."""
 
 import codecs
 import csv
@@ -17,17 +17,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed import memory
-from unexposed.data.panics import without_panics
 from unexposed.errors import InputError, plain
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
 MOST_COLUMNS = 10_000
 UNMATCHED = "the quotes do not match; quote the field and double the quotes in it"
+LONE_RETURN = "a carriage return stands alone; end lines in a newline, or quote it"
 
 
 class Text:
-    """Delimited text with a header; a row that is refused is named by its line."""
+    """Delimited text with a header; a refusal names the line.
+
+    Where quotes or lone carriage returns occur, every record is checked before polars reads the
+    file: polars would join fields and rows at a stray quote. Otherwise records are looked at only
+    after polars has failed, to name the line.
+    """
 
     def __init__(self, path: Path, delimiter: str) -> None:
         self._look = check_text(path)
@@ -36,10 +41,11 @@ class Text:
         self._delimiter = delimiter
         self._kept: NDArray[np.int64] | None = None
         self.columns = self._header()
-        if self._look.lone_returns and (misfit := self._misfit()):
-            raise misfit
-        if self._look.quotes:
-            self._check_quotes()
+        if self._look.quotes or self._look.lone_returns:
+            self._check_records()
+
+    def close(self) -> None:
+        """A text is open only while it is read."""
 
     def _header(self) -> list[str]:
         with text_lines(self._path) as lines, _long_fields():
@@ -49,8 +55,8 @@ class Text:
                 raise InputError(f"{self.name} has only blank lines: write a header") from None
             except csv.Error:
                 raise InputError(
-                    f"{self.name}: its first line is no header; name the columns there, end lines "
-                    "with a newline and double the quotes inside quoted fields"
+                    f"{self.name}: its first line is not a header; name the columns there, "
+                    "end lines with a newline and double the quotes inside quoted fields"
                 ) from None
         if len(header) > MOST_COLUMNS:  # each takes polars kilobytes, whether it is read or not
             raise InputError(
@@ -68,7 +74,7 @@ class Text:
     def take(self, names: list[str]) -> list[Column]:
         memory.check(
             self.name,
-            self._look.bytes_taken(len(names)) + memory.RESERVE,
+            self._look.bytes_taken(len(names)) + memory.reserve(),
             what=f"reading {self._look.rows:,} lines",
             cure="save the log as Parquet, which takes less",
         )
@@ -76,13 +82,12 @@ class Text:
             self._path.absolute(), separator=self._delimiter, infer_schema=False, glob=False
         )
         wanted = [pl.nth(self.columns.index(name)) for name in names]
-        # Looks at all columns: else polars would not notice a row with too many fields.
+        # Asks for all columns: otherwise polars would not notice a row with too many fields.
         empty = pl.all_horizontal(pl.all().is_null()).alias("\0")
         try:
-            with without_panics():
-                rows = frame.select(*wanted, empty).collect()
+            rows = frame.select(*wanted, empty).collect()
         except pl.exceptions.PolarsError as error:
-            raise self._misfit() or error from None
+            raise self._too_long() or error from None
         columns = self._without_blank_lines(rows).get_columns()
         return [_integers_if_canonical(column) for column in columns[:-1]]
 
@@ -100,42 +105,19 @@ class Text:
         self._kept = np.delete(np.arange(len(rows)), blank)
         return rows[self._kept]
 
-    def _check_quotes(self) -> None:
-        """Refuse stray quotes, by which polars would join fields and rows that are not one."""
-        whole = _record(self._delimiter)
-        taken: list[str] = []  # the lines of the record
+    def _check_records(self) -> None:
+        """Refuse the first record whose quotes or line end can be read in more than one way."""
+        sound = _record(self._delimiter)
+        for line, text in _records(self._path):
+            if ('"' in text or "\r" in text) and not sound.fullmatch(text):
+                fault = UNMATCHED if '"' in text else LONE_RETURN
+                raise InputError(f"{self.name}, line {line}: {fault}")
 
-        def lines(stream: TextIO) -> Iterator[str]:
-            for line in stream:
-                taken.append(line)
-                yield line
-
-        with text_lines(self._path) as stream, _long_fields():
-            rows = csv.reader(lines(stream), delimiter=self._delimiter, strict=True)
-            try:
-                for _ in rows:
-                    text = "".join(taken)
-                    if '"' in text and not whole.fullmatch(text):
-                        raise csv.Error
-                    taken.clear()
-            except csv.Error:
-                line = rows.line_num - len(taken) + 1
-                raise InputError(f"{self.name}, line {line}: {UNMATCHED}") from None
-
-    def _misfit(self) -> InputError | None:
-        """What is wrong with the first row that does not fit the header."""
+    def _too_long(self) -> InputError | None:
+        """The refusal of the first row with more fields than the header."""
         for line, text in self._records():
-            try:
-                with _long_fields():
-                    [fields] = csv.reader([text], delimiter=self._delimiter, strict=True)
-                whole = text.count('"') % 2 == 0 and not text.endswith(("\r", "\r\r\n"))
-            except (csv.Error, ValueError):
-                whole = False
-            if not whole:
-                fault = UNMATCHED
-                if '"' not in text and "\r" in text.removesuffix("\r\n"):
-                    fault = "a carriage return stands alone; end lines in a newline, or quote it"
-                return InputError(f"{self.name}, line {line}: {fault}")
+            with _long_fields():
+                fields = next(csv.reader([text], delimiter=self._delimiter), [])
             if len(fields) > len(self.columns):
                 return InputError(
                     f"{self.name}, line {line}: {len(fields)} fields, where the header has "
@@ -144,31 +126,31 @@ class Text:
         return None
 
     def _records(self) -> Iterator[tuple[int, str]]:
-        """The line each row starts on, and its text: a quoted field may hold line ends."""
+        """The first line and the text of each row below the header."""
         all_of_them = _records(self._path)
         return islice(dropwhile(lambda record: not record[1].strip("\r\n"), all_of_them), 1, None)
 
 
-# Its lines
+# Bytes and lines
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a text file holds, at a first reading from end to end."""
+    """What one pass over the bytes of a text file finds."""
 
     quotes: bool
     lone_returns: bool  # carriage returns without a newline
     rows: int  # at most: a quoted field may hold line ends
-    size: int  # in bytes, unpacked
+    size: int  # in bytes, decompressed
 
     def bytes_taken(self, n_columns: int) -> int:
-        """The most that polars holds at once to give so many columns of it."""
+        """The most memory that polars takes to read so many columns."""
         views, numbers = 16 * n_columns, 8 * n_columns + 16  # bytes a row
         return self.rows * views + self.size + max(self.size, self.rows * numbers)
 
 
 def check_text(path: Path) -> Look:
-    """Refuse what is no UTF-8; what else there is to know of it."""
+    """Refuse bytes that are not UTF-8 text, and report what else the pass finds."""
     quotes = lone_returns = False
     size = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -206,7 +188,7 @@ def _opened(path: Path) -> BinaryIO:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Lets the csv module read fields of any length, which it refuses beyond 131,072 characters."""
+    """Let the csv module read fields beyond its limit of 131,072 characters."""
     before = csv.field_size_limit(2**31 - 1)
     try:
         yield
@@ -215,7 +197,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
-    """The line each record starts on, and its text: it ends where its quotes are even."""
+    """The first line and the text of each record: it ends with the line that evens its quotes."""
     record: list[str] = []
     odd = False
     with text_lines(path) as stream:
@@ -230,13 +212,13 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _record(delimiter: str) -> re.Pattern[str]:
-    """A record that can be read in one way only: a quote opens a field, or is one of two in it."""
+    """A record that can be read in one way only: a quote opens a field, or is one of a pair."""
     plain = f'[^{re.escape(delimiter)}"\r\n]*'
     field = f'(?:"(?:[^"]|"")*"|(?!"){plain}(?:"{plain}"{plain})*)'
     return re.compile(f"{field}(?:{re.escape(delimiter)}{field})*(?:\r?\n)?")
 
 
 def _integers_if_canonical(column: pl.Series) -> pl.Series:
-    """As int64 if no id loses its spelling by it: "7" may, "007" may not."""
+    """The column as int64 if every id keeps its spelling: "7" does, "007" does not."""
     integers = column.cast(pl.Int64, strict=False)
     return integers if integers.cast(pl.String).eq_missing(column).all() else column

@@ -1,4 +1,4 @@
-"""Columns of raw ids become ids and indices."""
+"""Turn columns of raw ids into ids and indices."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from unexposed.data.ids import Ids
 from unexposed.data.sources import Table, bad_row
 from unexposed.errors import InputError
 
-BYTES_OF_AN_ID = 160  # beside its text, twice: sorted, hashed, and as an object of Python
+BYTES_OF_AN_ID = 160  # besides its text, twice: sorted, hashed, and as a Python object
 
 
 def encode_pairs(
@@ -55,7 +55,7 @@ def _encode_objects(table: Table, column: list[Any], name: str) -> tuple[Ids, In
         try:
             codes[row] = place.setdefault(raw, len(place))
         except TypeError:
-            fault = f"the {type(raw).__name__} in column {name!r} is no id; make it a tuple"
+            fault = f"the {type(raw).__name__} in column {name!r} cannot be an id; make it a tuple"
             raise bad_row(table, row, fault) from None
     try:
         ids = sorted(place)
@@ -67,7 +67,7 @@ def _encode_objects(table: Table, column: list[Any], name: str) -> tuple[Ids, In
 
 
 def _id_column(column: Column) -> Column:
-    """As int64 or strings where all values are such, else as a list of objects."""
+    """The column as int64 or strings where all values are, otherwise as a list of objects."""
     if isinstance(column, list):
         kinds = {type(raw) for raw in column}
         try:

@@ -1,4 +1,4 @@
-"""Raw ids, as users and items are called outside, and the index of each."""
+"""Raw ids of users and items, as their owner writes them, and the index of each."""
 
 import json
 import re
@@ -30,7 +30,7 @@ FEW = 50  # a binary search among texts takes about as long as decoding this man
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Texts as one run of UTF-8 and where each ends: an array that decodes what is asked of it."""
+    """Texts as one run of UTF-8 and their ends: an array that decodes only what is read."""
 
     run: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Texts:
         return len(self.ends)
 
     def __getitem__(self, at: Any) -> Any:
-        """The text at a place, or an array of those at many (a slice, indices or a mask)."""
+        """The text at an index, or an array of texts (for a slice, indices or a mask)."""
         if isinstance(at, slice):
             at = np.arange(*at.indices(len(self)))
         places = np.asarray(at)
@@ -87,7 +87,7 @@ class Texts:
 class Ids:
     """Raw ids in the order of their indices: int64 where all are integers, else texts or objects.
 
-    Nothing is made of them before it is needed: those of a saved model lie in its file.
+    Texts of a saved model stay in its memory-mapped file until they are needed.
     """
 
     values: Any  # NDArray of int64 or objects, or Texts
@@ -112,7 +112,7 @@ class Ids:
 
     @staticmethod
     def unpacked(arrays: Mapping[str, NDArray[Any]]) -> "Ids":
-        """Ids from what `packed` made of them."""
+        """Ids from the arrays that `packed` returns."""
         for name, array in arrays.items():
             if array.ndim != 1 or array.dtype != PACKED.get(name):
                 raise ValueError(f"there are no ids in {name}")
@@ -120,7 +120,7 @@ class Ids:
             case ["json"]:
                 texts = json.loads(arrays["json"].tobytes())
                 if not isinstance(texts, list):
-                    raise ValueError("its ids are no list")
+                    raise ValueError("its ids are not a list")
                 return Ids.of(_from_json(text) for text in texts)
             case ["integers"] | ["integers", "order"]:
                 ids = Ids(arrays["integers"])
@@ -131,11 +131,11 @@ class Ids:
         order = arrays.get("order")
         if order is not None and len(order) != len(ids):
             raise ValueError("the order of the ids is not theirs")
-        ids.__dict__["order"] = order  # known, so never sought
+        ids.__dict__["order"] = order  # fills the cached property
         return ids
 
     def packed(self) -> dict[str, NDArray[Any]]:
-        """The ids as arrays: integers, or a run of text, and their order; of other kinds, JSON."""
+        """The ids as arrays: integers or a run of text, with their order; other types as JSON."""
         order = {} if self.order is None else {"order": self.order}
         if self.are_integers:
             return {"integers": self.values} | order
@@ -167,7 +167,7 @@ class Ids:
 
     @cached_property
     def order(self) -> NDArray[np.int32] | None:
-        """The indices by ascending id; None where they ascend as they stand, or have no order."""
+        """The indices by ascending id; None if the ids ascend already, or cannot be ordered."""
         if self.are_integers:
             ascend = bool((self.values[1:] > self.values[:-1]).all())
             return None if ascend else np.argsort(self.values, kind="stable").astype(np.int32)
@@ -184,7 +184,7 @@ class Ids:
         return {raw: index for index, raw in enumerate(self.values.tolist())}
 
     def index(self, raw: Iterable[Hashable]) -> NDArray[np.int32]:
-        """The index of each raw id, −1 for one never seen."""
+        """The index of each raw id, −1 for an unknown one."""
         if self.are_integers:
             return self._index_integers(raw)
         raw = list(raw)
@@ -206,13 +206,13 @@ class Ids:
         order = self.order
         try:
             place = np.searchsorted(self.values, wanted, sorter=order).clip(max=len(self) - 1)
-        except ValueError as error:  # the order of a damaged file leads outside
+        except ValueError as error:  # a damaged order points outside
             raise InputError(DAMAGED) from error
         found = place if order is None else order[place]
         return np.where(known & (self.values[found] == wanted), found, -1).astype(np.int32)
 
     def _search(self, raw: Hashable) -> int:
-        """The index of a text by binary search: it reads a few of them only."""
+        """The index of a text by binary search, which reads only a few texts."""
         if not isinstance(raw, str):
             return -1
         texts, wanted, order = self.values, _encoded(raw), self.order
@@ -228,7 +228,7 @@ class Ids:
         return at(place) if there else -1
 
     def parse(self, texts: Sequence[str]) -> list[Hashable]:
-        """Raw ids from text, as they come from a file or a command line: by how ids print."""
+        """Raw ids from the texts of a file or a command line, matched by how ids print."""
         if self.are_integers:
             printed = re.compile("0|-?[1-9][0-9]{0,18}")  # as many digits as an int64 has
             return [int(text) if printed.fullmatch(text) else text for text in texts]
@@ -246,14 +246,14 @@ def _is_int64(raw: Hashable) -> bool:
 
 
 def _whole(raw: Hashable) -> int | None:
-    """The integer that a raw id is equal to: 3 for 3.0 and for numpy's 3."""
+    """The integer equal to a raw id: 3 for 3.0 and for numpy's 3."""
     if isinstance(raw, bool) or (isinstance(raw, float) and raw.is_integer()):
         raw = int(raw)
     return int(raw) if _is_int64(raw) else None  # type: ignore[call-overload]
 
 
 def to_json(raw: Hashable) -> Any:
-    """A raw id that is neither an integer nor text, as JSON can hold it."""
+    """A raw id in a form that JSON can hold."""
     if raw is None or isinstance(raw, str | bool | int | float):
         return raw
     if isinstance(raw, tuple):
@@ -267,12 +267,12 @@ def _from_json(text: Any) -> Hashable:
     if isinstance(text, dict):
         return tuple(_from_json(part) for part in text["tuple"])
     if isinstance(text, list):
-        raise ValueError("a list is no id")
+        raise ValueError("an id cannot be a list")
     return text
 
 
 def match(raw: Ids, known: Ids) -> NDArray[np.int32]:
-    """The index in `known` of each raw id, by value, else by how it prints; −1 for none."""
+    """The index in `known` of each raw id, by value or else by how it prints; −1 if unknown."""
     found = known.index(raw.values)
     if (raw.are_integers and known.are_integers) or (found >= 0).all():
         return found
@@ -282,7 +282,7 @@ def match(raw: Ids, known: Ids) -> NDArray[np.int32]:
 
 
 def column(values: NDArray[Any]) -> "pl.Series":
-    """Raw ids as a polars column, of a native type where they have one."""
+    """Raw ids as a polars column, of a native type where there is one."""
     import polars as pl
 
     if values.dtype != object:
@@ -290,7 +290,7 @@ def column(values: NDArray[Any]) -> "pl.Series":
     kinds = {type(v) for v in values.tolist()}
     if len(kinds) == 1 and kinds <= {str, float, bool}:
         return pl.Series(values.tolist())
-    if kinds == {int}:  # beyond int64, as hashes of 64 bits without a sign are
+    if kinds == {int}:  # beyond int64, such as unsigned 64-bit hashes
         wide = pl.UInt64 if min(values) >= 0 and max(values) < 2**64 else pl.Int128
         if min(values) >= -(2**127) and max(values) < 2**127:
             return pl.Series(values.tolist(), dtype=wide)

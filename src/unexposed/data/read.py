@@ -1,4 +1,4 @@
-"""Logs and judgements from files and frames; a bad one is refused in one sentence."""
+"""Logs and judgements from files and frames; a bad one is refused with one sentence."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from unexposed.data.clicks import Clicks, HasIds, Judgements
 from unexposed.data.delimited import Column, Text, check_text, text_lines
 from unexposed.data.encode import encode, encode_pairs
 from unexposed.data.ids import Ids, match
-from unexposed.data.sources import Table, bad_row, existing, open_table, refusing
+from unexposed.data.sources import Table, bad_row, existing, opened, refusing
 from unexposed.errors import InputError, did_you_mean, plain
 
 Say = Callable[[str], object]
@@ -49,16 +49,15 @@ def read_log(
 ) -> Clicks:
     """Clicks from a CSV, TSV or Parquet file, a frame, a mapping of columns or a sparse matrix.
 
-    Columns that are not given are recognised by `NAMES`. Where there is a rating, a click is a
-    rating of at least the threshold; else every row is one. A matrix holds counts, or ratings if
-    there is a threshold. Every user and item of the log is known, also those without a click.
-    A log of one user or item is refused, for nothing can be learned from it, but at `any_size`.
+    Columns that are not given are recognised by `NAMES`. With a rating column, a click is a rating
+    of at least the threshold; otherwise every row is a click. A matrix holds counts, or ratings if
+    a threshold is given. Every user and item of the log is known, also without a click. A log of
+    one user or one item is refused, since nothing can be learned from it, unless `any_size` is set.
     """
     limit = _limit(threshold)
-    with refusing(source):
-        if sp.issparse(source):
-            return _clicks_of_matrix(source, threshold)
-        table = open_table(source, delimiter)
+    if sp.issparse(source):
+        return _clicks_of_matrix(source, threshold)
+    with opened(source, delimiter) as table:
         names = _pair_names(table, user, item)
         rated = _named(table, "rating", rating, needed=threshold is not None)
         _refuse_twice(table, {"user": names[0], "item": names[1], "rating": rated})
@@ -83,9 +82,8 @@ def read_pairs(
     delimiter: str | None = None,
     say: Say | None = None,
 ) -> Clicks:
-    """The pairs of a table whatever else it holds, as clicks; for the candidates of users."""
-    with refusing(source):
-        table = open_table(source, delimiter)
+    """The pairs of a table as clicks, whatever else it holds: the candidates of users."""
+    with opened(source, delimiter) as table:
         names = _pair_names(table, user, item)
         _sayer(say)(f"{table.name}: {_pair(names)}, every row is a candidate")
         (user_ids, users), (item_ids, items) = encode_pairs(table, table.take(names), names)
@@ -104,7 +102,7 @@ def read_judged(
     delimiter: str | None = None,
     say: Say | None = None,
 ) -> Judgements:
-    """Judged pairs in the indices of `like`; those with a user or item it lacks are left out.
+    """Judged pairs in the indices of `like`; pairs of an unknown user or item are left out.
 
     Relevance is a column of 0 and 1, or a rating of at least the threshold. Ids are matched by
     value, else by how they print: "7" in a text file is the integer 7, "007" is not.
@@ -113,10 +111,9 @@ def read_judged(
     if relevance is not None and by_rating:
         raise InputError("relevance= excludes rating= and threshold=: give one or the other")
     limit: float | None = _limit(threshold)
-    with refusing(source):
-        if sp.issparse(source):
-            source = _columns_of_matrix(source, "rating" if by_rating else "relevance")
-        table = open_table(source, delimiter)
+    if sp.issparse(source):
+        source = _columns_of_matrix(source, "rating" if by_rating else "relevance")
+    with opened(source, delimiter) as table:
         names = _pair_names(table, user, item)
         judged = _named(table, "rating", rating, needed=False)
         if judged is None or not by_rating:
@@ -146,7 +143,7 @@ def read_judged(
 
 
 def check_title(titles: object, title: str | None) -> None:
-    """Refuse a column of names without the file it would be in."""
+    """Refuse a title column without the file that would hold it."""
     if title is not None and titles is None:
         raise InputError("--title names a column of the file that --titles gives: give both")
 
@@ -159,9 +156,8 @@ def read_titles(
     item: str | None = None,
     delimiter: str | None = None,
 ) -> dict[int, str]:
-    """What items are called, by their index in `like`; items it lacks are left out."""
-    with refusing(source):
-        table = open_table(source, delimiter)
+    """The titles of items by their index in `like`; unknown items are left out."""
+    with opened(source, delimiter) as table:
         names = [_named(table, "item", item), _named(table, "title", title)]
         _refuse_twice(table, {"item": names[0], "title": names[1]})
         ids, texts = table.take(cast(list[str], names))
@@ -178,7 +174,7 @@ def read_titles(
 
 
 def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
-    """The raw ids of a text file with one on each line, typed as `like_ids` are."""
+    """The raw ids of a text file, one on each line, with the types of `like_ids`."""
     with refusing(path):
         file = existing(path)
         check_text(file)
@@ -194,7 +190,7 @@ def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
 
 
 def _columns_of_matrix(matrix: Any, values: str) -> dict[str, NDArray[Any]]:
-    """Where a matrix stores something, and what; explicit zeros included."""
+    """Row, column and value of every stored entry, explicit zeros included."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         shape = f"{matrix.ndim} dimensions of {matrix.dtype}"
         raise InputError(f"the matrix has {shape}: give users × items of real numbers")
@@ -223,7 +219,7 @@ def _clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
     )
 
 
-# Which columns
+# Choosing columns
 
 
 def _pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
@@ -241,7 +237,7 @@ def _refuse_twice(table: Table, names: dict[str, str | None]) -> None:
 
 
 def _named(table: Table, role: str, given: str | None, *, needed: bool = True) -> str | None:
-    """The column given for a role, or the first that is recognised."""
+    """The column given for a role, or else the first one recognised by its name."""
     if given in table.columns:
         return given
     alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(table.columns)}
@@ -276,11 +272,11 @@ def _check_universe(name: str, user_ids: Ids, item_ids: Ids) -> None:
             )
 
 
-# What is in them
+# Values
 
 
 def _chosen(table: Table, column: Column, name: str, limit: float | None) -> NDArray[np.bool_]:
-    """Which rows are rated at least the limit; without one, which hold 1 and not 0."""
+    """Rows rated at least the limit; without a limit, rows that hold 1 instead of 0."""
     numbers = _numbers(column, words={} if limit is not None else {"true": "1", "false": "0"})
     binary = (numbers == 0) | (numbers == 1)
     good = binary if limit is None else numbers.is_finite() & (numbers >= 0)
@@ -295,7 +291,7 @@ def _chosen(table: Table, column: Column, name: str, limit: float | None) -> NDA
 
 
 def _numbers(column: Column, words: dict[str, str]) -> pl.Series:
-    """A column as floats, null where it holds no number."""
+    """A column as floats, null where it does not hold a number."""
     if isinstance(column, list) or not (
         column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String)
     ):

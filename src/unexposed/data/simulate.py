@@ -1,6 +1,6 @@
-"""Worlds whose exposure and relevance are known, and the clicks they would log.
+"""Simulated worlds of known exposure and relevance, and the clicks they log.
 
-A world is held in factor form: no users × items array is ever made, only blocks of users.
+A world is stored as factors: no users × items array is ever made, only blocks of users.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ class Factors(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What a log never shows, for some users: (len(users), n_items) each."""
+    """Exposure and relevance of some users, which no log shows: (len(users), n_items) each."""
 
     exposure: Floats
     relevance: Floats
@@ -84,7 +84,7 @@ class World:
         return self._log([sp.csr_array(shown & liked) for shown, liked in self._draws(seed)])
 
     def split(self, *, seed: int, held_out: float = 0.1, judged_per_user: int = 20) -> Split:
-        """The clicks of this seed, a part of them held out, and what a random experiment finds.
+        """The clicks of this seed, a part of them held out, and the labels of a random experiment.
 
         For each user the judged items are a uniform sample of all items, with the R that also
         made the clicks. So an item may be both clicked and judged, as it may be in Coat; leaving
@@ -130,7 +130,7 @@ class World:
 
 
 def _streams(seed: int) -> list[np.random.Generator]:
-    """For O, for R and for what is judged: no draw depends on another, nor on the blocks."""
+    """Generators for O, for R and for the judged items: independent of each other and of blocks."""
     return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
 
 

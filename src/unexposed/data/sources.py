@@ -1,10 +1,10 @@
-"""Whatever holds columns becomes a table: files, frames, mappings; or is refused."""
+"""Files, frames and mappings as tables of columns; what is none of these is refused."""
 
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from errno import ENOMEM
 from os import PathLike
 from pathlib import Path
@@ -15,18 +15,18 @@ import polars as pl
 
 from unexposed import memory
 from unexposed.data.delimited import Column, Text
-from unexposed.data.panics import without_panics
-from unexposed.data.parquet import bytes_taken, impossible_page
+from unexposed.data.parquet import NOT_WHAT_IT_SAYS, Trial
 from unexposed.errors import InputError, plain
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Columns in memory, or in a Parquet file."""
+    """Columns in memory, or in a Parquet file that a child process has read."""
 
     name: str
     columns: list[str]
     take: Callable[[list[str]], list[Column]]
+    close: Callable[[], None] = lambda: None
 
     def where(self, row: int) -> str:
         return f"row {row}"
@@ -35,12 +35,23 @@ class Frame:
 Table = Frame | Text
 
 
-def open_table(source: Any, delimiter: str | None) -> Table:
+@contextmanager
+def opened(source: Any, delimiter: str | None) -> Iterator[Table]:
+    """A table of the columns of a source; what goes wrong inside becomes one sentence."""
+    with refusing(source):
+        table = _open(source, delimiter)
+        try:
+            yield table
+        finally:
+            table.close()
+
+
+def _open(source: Any, delimiter: str | None) -> Table:
     table: Table
     if isinstance(source, str | PathLike):
         table = _open_file(existing(source), delimiter)
     elif isinstance(source, pl.DataFrame | pl.LazyFrame):
-        table = _lazy_table("the frame", source.lazy())
+        table = _lazy_table(source.lazy())
     elif isinstance(source, Mapping) or hasattr(source, "iloc"):  # iloc: pandas
         keys = {str(key): key for key in source}
         columns = [str(key) for key in source]
@@ -48,7 +59,7 @@ def open_table(source: Any, delimiter: str | None) -> Table:
             "the frame", columns, lambda names: _aligned(source, [keys[n] for n in names])
         )
     elif hasattr(source, "__arrow_c_stream__"):
-        table = _lazy_table("the frame", pl.DataFrame(source).lazy())
+        table = _lazy_table(pl.DataFrame(source).lazy())
     else:
         raise InputError(
             f"a log cannot be read from a {type(source).__name__}: give a path, a frame, "
@@ -73,33 +84,23 @@ def _open_file(path: Path, delimiter: str | None) -> Table:
 
 
 def _parquet_table(path: Path) -> Frame:
-    with without_panics():
-        table = _lazy_table(plain(path), pl.scan_parquet(path.absolute(), glob=False))
+    trial = Trial(path)
 
     def take(names: list[str]) -> list[Column]:
-        if fault := impossible_page(path, names):
-            raise InputError(f"{table.name} is damaged ({fault}): write or copy it again")
-        rows, needed = bytes_taken(path, names)
-        memory.check(
-            table.name,
-            needed + memory.RESERVE,
-            what=f"reading {rows:,} rows",
-            cure="give a shorter log",
-        )
-        with without_panics():
-            return table.take(names)
+        trial.read(names)
+        return _taken(pl.scan_parquet(path.absolute(), glob=False), trial.columns, names)
 
-    return replace(table, take=take)
+    return Frame(plain(path), trial.columns, take, trial.close)
 
 
-def _lazy_table(name: str, frame: pl.LazyFrame) -> Frame:
+def _lazy_table(frame: pl.LazyFrame) -> Frame:
     columns = frame.collect_schema().names()
+    return Frame("the frame", columns, lambda names: _taken(frame, columns, names))
 
-    def take(names: list[str]) -> list[Column]:
-        wanted = [pl.nth(columns.index(name)) for name in names]  # a name may look like a pattern
-        return list(frame.select(wanted).collect().get_columns())
 
-    return Frame(name, columns, take)
+def _taken(frame: pl.LazyFrame, columns: list[str], names: list[str]) -> list[Column]:
+    wanted = [pl.nth(columns.index(name)) for name in names]  # a name may look like a pattern
+    return list(frame.select(wanted).collect().get_columns())
 
 
 def _aligned(source: Any, keys: list[Any]) -> list[Column]:
@@ -111,10 +112,10 @@ def _aligned(source: Any, keys: list[Any]) -> list[Column]:
 
 
 def _column(values: Any) -> Column:
-    """A sequence of any library, with None where pandas misses a value."""
+    """A sequence of any library, with None for the missing values of pandas."""
     if isinstance(values, pl.Series):
         return values
-    if hasattr(values, "isna"):  # of pandas
+    if hasattr(values, "isna"):  # pandas
         numbers = isinstance(values.dtype, np.dtype) and values.dtype != object
         array = values.to_numpy() if numbers else values.to_numpy(dtype=object)
         values = array if numbers else np.where(values.isna(), None, array)
@@ -149,7 +150,7 @@ _FOREIGN = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 @contextmanager
 def refusing(source: Any) -> Iterator[None]:
-    """Turns what polars, gzip and the system say of a source into one sentence."""
+    """Turn the errors of polars, gzip and the system about a source into one sentence."""
     try:
         yield
     except (*_FOREIGN, OSError, EOFError, zlib.error, UnicodeError) as error:
@@ -158,7 +159,7 @@ def refusing(source: Any) -> Iterator[None]:
             reason = "polars gives up on it"
         name, cure = "the frame", "give plain columns of ids"
         if isinstance(source, str | PathLike):
-            name, cure = plain(source), "it may be damaged, or not be what its name says"
+            name, cure = plain(source), NOT_WHAT_IT_SAYS
         if isinstance(error, OSError) and error.errno == ENOMEM:
             cure = memory.CURE
         raise InputError(f"{name} cannot be read ({reason}): {cure}") from None

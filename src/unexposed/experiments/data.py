@@ -8,7 +8,7 @@ from unexposed.data import datasets, simulate
 from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
-from unexposed.settings import check_table
+from unexposed.settings import check_keys
 
 SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
     "dataset": {"dataset": str},
@@ -52,9 +52,9 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
     if len(named) != 1:
         raise InputError(f"{where} must name one of {', '.join(SOURCES)}, got {len(named)} of them")
     (source,) = named
-    check_table(table, SOURCES[source], where)
+    check_keys(table, SOURCES[source], where)
     if source == "simulate":
-        check_table(table["simulate"], WORLD, f"{where} simulate")
+        check_keys(table["simulate"], WORLD, f"{where} simulate")
         return {"simulate": {**WORLD_DEFAULTS, **table["simulate"]}}
     if table[source] not in datasets.DATASETS:
         near = did_you_mean(table[source], datasets.DATASETS)

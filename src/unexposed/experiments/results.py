@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.write import write_whole
 from unexposed.errors import InputError
+from unexposed.files.whole import write_whole
 
 Line = dict[str, Any]
 

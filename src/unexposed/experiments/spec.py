@@ -61,7 +61,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:
     """Check a document and make its experiment; `where` begins every error message."""
-    checks.check_table(document, _KEYS, where)
+    checks.check_keys(document, _KEYS, where)
     for key in ("kind", "data"):
         if key not in document:
             raise InputError(f"{where} is not an experiment: it has no {key!r}")
@@ -71,7 +71,7 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> 
     if document.get("seeds", 1) < 1:
         raise InputError(f"{where}: seeds must be at least 1, got {document['seeds']}")
     for table in ("options", "miniature"):
-        checks.check_table(document.get(table, {}), KINDS[kind].options, f"{where}, [{table}]")
+        checks.check_keys(document.get(table, {}), KINDS[kind].options, f"{where}, [{table}]")
     data = experiment_data.checked(document["data"], f"{where}, [data]")
     first, *also = (_protocol(name, where) for name in _protocol_names(document))
     for by in also:
@@ -116,7 +116,7 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
         if "settings" in document:
             raise InputError(f"{where}: [settings] belong to methods; give [arms] their options")
         for label, table in arms.items():
-            checks.check_table(table, kind.options, f"{where}, [arms.{label}]")
+            checks.check_keys(table, kind.options, f"{where}, [arms.{label}]")
         return {label: Arm(label, options=table) for label, table in arms.items()}
     shared = document.get("settings", {})
     made = {
@@ -139,7 +139,7 @@ def _method_arm(
     where: str,
     studies: Path,
 ) -> Arm:
-    checks.check_table(table, _METHOD_KEYS, where)
+    checks.check_keys(table, _METHOD_KEYS, where)
     name = table.get("method", label)
     try:
         known = checks.known(method(name))

@@ -1,1 +1,1 @@
-"""Files written whole or not at all, and read without being believed."""
+"""Files written whole or not at all, and checked before they are used."""

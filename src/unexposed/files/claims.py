@@ -1,6 +1,6 @@
-"""What a file claims of a training, checked before any of it is used.
+"""Check what a saved file says about a training, before any of it is used.
 
-Each raises ValueError; whoever reads the file makes a sentence of it (`archive.refusing`).
+Each check raises ValueError; `archive.refusing` turns it into a sentence that names the file.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from unexposed.errors import plain
-from unexposed.files.tensors import Arrays
+from unexposed.files.archive import Arrays
 
-MOST_EPOCHS = 10_000_000  # of a training: folding in a user takes as many
+MOST_EPOCHS = 10_000_000  # folding in a user takes as many epochs as the training
 MOST = 2**63 - 1
 
 Rule = Callable[[Any], bool]
@@ -42,7 +42,7 @@ def list_of(rule: Rule) -> Rule:
     return lambda value: isinstance(value, list) and all(map(rule, value))
 
 
-COURSE: dict[str, Rule] = {  # as `checkpoint.Course` has it
+COURSE: dict[str, Rule] = {  # the fields of `checkpoint.Course`
     "losses": list_of(is_number),
     "values": list_of(is_number),
     "best_epoch": is_epochs,
@@ -50,7 +50,7 @@ COURSE: dict[str, Rule] = {  # as `checkpoint.Course` has it
     "seconds": is_duration,
     "resumed_at": list_of(is_epochs),
 }
-TRAINED: dict[str, Rule] = {  # what `training.run` says of every training
+TRAINED: dict[str, Rule] = {  # the facts that every training reports
     "epochs_run": is_epochs,
     "best_epoch": is_epochs,
     "best_value": lambda value: value is None or is_number(value),
@@ -71,7 +71,7 @@ FACTS: dict[str, Rule] = TRAINED | {
 
 
 def check_facts(facts: Any) -> dict[str, Any]:
-    """The facts of a model: all of a training's or none, each of its type and in its range."""
+    """Return a model's facts: all facts of a training or none, each of its type and range."""
     _check(facts, FACTS)
     if TRAINED.keys() & facts.keys():
         _need(facts, TRAINED)
@@ -81,7 +81,7 @@ def check_facts(facts: Any) -> dict[str, Any]:
 
 
 def check_course(course: Any) -> dict[str, Any]:
-    """How far a training had come, as its checkpoint says."""
+    """Return the course of a training as its checkpoint states it."""
     _check(course, COURSE)
     _need(course, COURSE)
     _within("best_epoch", course["best_epoch"], len(course["losses"]))
@@ -91,19 +91,19 @@ def check_course(course: Any) -> dict[str, Any]:
 
 
 def check_state(arrays: Arrays) -> None:
-    """Refuse what no training holds: numbers that are not finite, negative or endless counts."""
+    """Refuse numbers that are not finite, and counts that are negative or too large."""
     for name, array in arrays.items():
         if array.dtype.kind == "f":
             sound = bool(np.isfinite(array).all())
-        else:  # counts of steps, by which compiled code finds its place: one more must fit, too
+        else:  # counts of steps, which compiled code uses as positions: one more must fit as well
             most = np.iinfo(array.dtype).max // 2
             sound = array.size == 0 or bool(array.min() >= 0 and array.max() <= most)
         if not sound:
-            raise ValueError(f"{name} holds what no training leaves there")
+            raise ValueError(f"{name} holds numbers that no training leaves there")
 
 
 def check_alike(found: Arrays, like: Arrays) -> None:
-    """Refuse parameters that are not of the names, types and shapes of these."""
+    """Refuse arrays that differ from the expected ones in name, type or shape."""
     for name in found.keys() ^ like.keys():
         raise ValueError(f"{name} is there once")
     for name, array in like.items():

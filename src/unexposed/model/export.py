@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from unexposed import settings
 from unexposed.data.clicks import Indices
 from unexposed.data.ids import column
-from unexposed.data.write import as_of_the_system, write_parquet
+from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
-from unexposed.files.folders import write_folder
+from unexposed.files.whole import write_folder
 from unexposed.model.model import Model
 from unexposed.model.recommender import Vectors
 from unexposed.model.save import ids_as_json
@@ -27,6 +27,7 @@ FORMAT = "unexposed export"
 CONNECTIVITY = 32  # twice usearch's own: inner products are harder to walk along than distances
 WIDE = 256  # a search width that finds nearly all
 MEASURED_USERS = 1000
+FEW_ITEMS = 10_000  # indexed by one thread: the order of insertion, and so the file, is the same
 
 
 def vectors(model: Model) -> Vectors:
@@ -126,7 +127,7 @@ def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
     found = vectors(model)
     mean = found.items.mean(axis=0)
     index = build_index(usearch, found.items - mean)
-    with as_of_the_system():
+    with as_os_error():
         index.save(folder / "items.usearch")
     np.save(folder / "user_vectors.npy", found.users)
     np.save(folder / "item_mean.npy", mean)
@@ -146,7 +147,8 @@ def build_index(usearch: Any, items: NDArray[np.float32]) -> Any:
     nearest to each other are the worst, where a search gets stuck.
     """
     index = usearch.Index(ndim=items.shape[1], metric="ip", dtype="f32", connectivity=CONNECTIVITY)
-    index.add(np.arange(len(items), dtype=np.uint64), items)
+    threads = 1 if len(items) <= FEW_ITEMS else 0  # 0: all cores
+    index.add(np.arange(len(items), dtype=np.uint64), items, threads=threads)
     return index
 
 

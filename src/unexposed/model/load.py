@@ -12,8 +12,8 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.files import archive
+from unexposed.files.archive import Arrays
 from unexposed.files.claims import check_facts
-from unexposed.files.tensors import Arrays
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import CLICKS, MODEL

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unexposed.data.read import check_title, read_judged, read_titles
-from unexposed.data.write import write_whole
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import protocol
+from unexposed.files.whole import write_whole
 from unexposed.methods import load
 from unexposed.model.save import MODEL
 from unexposed.report import origin_tables, page, portrait, tables

@@ -18,9 +18,9 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
 from unexposed.errors import InputError, plain
 from unexposed.files import archive
+from unexposed.files.archive import Arrays
 from unexposed.files.claims import check_course, check_state
-from unexposed.files.folders import remove_folder
-from unexposed.files.tensors import Arrays
+from unexposed.files.whole import remove_folder
 from unexposed.version import __version__
 
 if TYPE_CHECKING:

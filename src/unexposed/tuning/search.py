@@ -13,9 +13,9 @@ import numpy as np
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
-from unexposed.data.write import write_whole
 from unexposed.errors import InputError
 from unexposed.extras import optional
+from unexposed.files.whole import write_whole
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking import held_out as criterion
@@ -220,8 +220,11 @@ def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> N
     follow_parent()
     try:
         _work(task, clicks, trials, worker, _print)
-    except OSError as error:
-        _print(_unwritable(task["journal"], error))
+    except (OSError, AssertionError) as error:  # AssertionError: as in `tune`
+        fault = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(fault, OSError):
+            raise
+        _print(_unwritable(task["journal"], fault))
         sys.exit(1)
 
 

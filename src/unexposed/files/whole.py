@@ -1,4 +1,4 @@
-"""A folder written whole or not at all: made beside its place, then swapped in, in one step."""
+"""Write a file or a folder whole or not at all: beside its place first, then swapped in."""
 
 import contextlib
 import ctypes
@@ -12,40 +12,73 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from unexposed.errors import InputError
+
 PREFIX = ".unexposed-saving-"
-ATTEMPTS = 100  # at a place that others write to, too
+ATTEMPTS = 100  # at a place that other processes write to as well
 EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 HERE = -100  # AT_FDCWD
 UNABLE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
-def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Have `write` fill a new folder, and put it in the place of what is there.
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Have `write` fill a new file, then move it into place: readers see the old file or the new.
 
-    Whoever looks sees the old folder or the new one, also after a crash; of two processes that
-    write at the same time the later wins. A folder that holds a file the new one does not have is
-    not ours to replace: OSError.
+    A symbolic link stays one, and the file it leads to keeps its mode. A pipe or a device is
+    written to directly.
+    """
+    try:
+        path = Path(os.path.realpath(path))
+        is_stream = path.exists() and not path.is_file()
+        with workspace(Path(tempfile.gettempdir()) if is_stream else path.parent) as place:
+            temporary = place / path.name
+            write(temporary)
+            if is_stream:
+                with temporary.open("rb") as written, path.open("wb") as stream:
+                    return shutil.copyfileobj(written, stream)
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` fill a new folder, then swap it with the one in its place.
+
+    Readers see the old folder or the new one, also after a crash. Of two processes that write at
+    the same time, the later one wins. Raises OSError where the old folder holds a file that the
+    new one lacks: it may be a person's.
     """
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
     with workspace(folder.parent) as written:
         write(written)
-        written.chmod(_mode(folder))
-        _flush(written)
+        written.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.exists() else 0o777 & ~umask())
+        sync(written)
         _refuse_strangers(folder, {path.name for path in written.iterdir()})
-        _put(written, folder)  # what is left in the workspace is now the old one
-        _sync(folder.parent)
+        _put(written, folder)  # the workspace now holds the old folder
+        _sync_names(folder.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in one step: after a kill it is whole, or the next writer sweeps it."""
+    gone = folder.with_name(PREFIX + secrets.token_hex(8))
+    with contextlib.suppress(OSError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    _sweep(folder.parent)
 
 
 @contextlib.contextmanager
 def workspace(parent: Path) -> Iterator[Path]:
-    """A folder for this user alone, in which to write what is then moved to its place beside it.
+    """A private folder in which to write what is then moved to its place beside it.
 
-    It is gone at the end; that of a process that was killed goes with the next one's making.
+    It is removed at the end. If this process is killed, the next writer removes it.
     """
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent)
     place, lock = parent / (PREFIX + secrets.token_hex(8)), None
-    try:  # from before the folder is there: Ctrl-C may come with its making
+    try:  # entered before the folder exists: Ctrl-C may come while it is made
         lock = _make(place)
         yield place
     finally:
@@ -54,22 +87,24 @@ def workspace(parent: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def _mode(folder: Path) -> int:
-    """Who may do what with a folder: as it was, or as any new one."""
-    if folder.exists():
-        return stat.S_IMODE(folder.stat().st_mode)
+def umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
-    return 0o777 & ~mask
+    return mask
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step: a kill leaves it whole, or what the next writer sweeps."""
-    gone = folder.with_name(PREFIX + secrets.token_hex(8))
-    with contextlib.suppress(OSError):
-        os.rename(folder, gone)
-    shutil.rmtree(gone, ignore_errors=True)
-    _sweep(folder.parent)
+def sync(path: Path) -> None:
+    """Wait until the disk holds this file, or the names in this folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_names(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system can
+        sync(folder)
 
 
 def _refuse_strangers(folder: Path, ours: set[str]) -> None:
@@ -82,7 +117,7 @@ def _put(written: Path, folder: Path) -> None:
     for _ in range(ATTEMPTS):
         try:
             return _exchange(written, folder)
-        except FileNotFoundError:  # there is nothing yet
+        except FileNotFoundError:  # nothing to replace yet
             pass
         except OSError as error:
             if error.errno not in UNABLE:
@@ -97,7 +132,7 @@ def _put(written: Path, folder: Path) -> None:
 
 
 def _exchange(one: Path, two: Path) -> None:
-    """Swap the names of two folders; no one sees a moment without either."""
+    """Swap the names of two folders in one step, so that both always exist."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(two)
     if hasattr(libc, "renameat2"):
@@ -112,7 +147,7 @@ def _exchange(one: Path, two: Path) -> None:
 
 
 def _put_aside(written: Path, folder: Path) -> None:
-    """As `_exchange` where the file system has none: a crash between leaves the old one aside."""
+    """Replace a folder where the file system cannot swap: a crash may leave the old one aside."""
     if not folder.exists():
         return os.rename(written, folder)
     aside = Path(tempfile.mkdtemp(prefix=f"{folder.name}.old-", dir=folder.parent))
@@ -128,8 +163,9 @@ def _put_aside(written: Path, folder: Path) -> None:
 
 
 def _make(folder: Path) -> int:
-    """Make the folder, for this user alone; the open descriptor that locks it."""
-    # no one sweeps between its making and its lock; in a workspace, which is locked, no one does
+    """Make a private folder, and return the open descriptor that locks it."""
+    # The parent is locked so that nobody sweeps the folder before it is locked itself. A parent
+    # that is a workspace is locked already.
     inside = folder.parent.resolve().name.startswith(PREFIX)
     with contextlib.nullcontext() if inside else _locked(folder.parent, fcntl.LOCK_SH):
         folder.mkdir(mode=0o700)
@@ -140,7 +176,7 @@ def _make(folder: Path) -> int:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what processes that were killed have left: no one holds its lock any more."""
+    """Remove the workspaces of killed processes: nobody holds their locks any more."""
     with _locked(parent, fcntl.LOCK_EX | fcntl.LOCK_NB) as may:
         for left in parent.glob(PREFIX + "*") if may else ():
             with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_free:
@@ -150,7 +186,7 @@ def _sweep(parent: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path, how: int) -> Iterator[bool]:
-    """Whether the folder could be locked; where a file system has no locks, it never can."""
+    """Lock a folder, and tell whether that worked: never on a file system without locks."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -163,19 +199,5 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
         except OSError:
             locked = False
         yield locked
-    finally:
-        os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk, where it can be told so."""
-    with contextlib.suppress(OSError):
-        _flush(folder)
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
