@@ -13,7 +13,7 @@ from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments import spec as experiment
 from unexposed.experiments.data import open_data
 from unexposed.experiments.kinds import exposure_trend
-from unexposed.experiments.kinds.exposure_trend import ceiling, observations, trend
+from unexposed.experiments.kinds.exposure_trend import ceiling, trend
 from unexposed.experiments.task import Task
 from unexposed.methods import make
 from unexposed.methods.trained import TrainedMethod
@@ -130,69 +130,6 @@ def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small
 
     assert reaches(best) == pytest.approx(highest, rel=1e-6)
     assert all(reaches(guess) < highest for guess in guesses)
-
-
-# rules that decide the paper's observations
-
-
-def lines_of_the_paper(data="ml_100k"):
-    """Trends like the paper's: all high early, joint falls, UBO stays, and above."""
-    trends = {
-        "expomf": ([0.1, 0.7, 0.9], [0.9, 0.9]),
-        "cjmf": ([0.1, 0.7, 0.85], [0.85, 0.8]),
-        "ubo-joint": ([0.5, 0.8, 0.88], [0.8, 0.6]),
-        "ubo": ([0.5, 0.85, 0.9], [0.92, 0.91]),
-    }
-    return [
-        {
-            "arm": arm,
-            "data": {"semi_synthetic": data, "power": 0.5},
-            "iterations": iterations,
-            "epochs": epochs,
-        }
-        for arm, (iterations, epochs) in trends.items()
-    ]
-
-
-def test_observations_of_the_paper_hold_for_trends_like_its_own():
-    found = {
-        data: [(o["observation"], o["holds"]) for o in observations(lines_of_the_paper(data))]
-        for data in ("ml_100k", "amazon_cds")
-    }
-    early, stable = ("all four reach a high correlation early", True), ("ubo stays stable", True)
-    assert found == {
-        "ml_100k": [early, ("ubo-joint decays", True), stable],
-        "amazon_cds": [early, stable, ("ubo stays above joint all along", True)],
-    }
-
-
-@pytest.mark.parametrize(
-    ("observation", "arm", "trend", "holds", "numbers"),
-    [
-        ("early", "cjmf", {"iterations": [0.9, 0.7, 0.79]}, False, {"cjmf": 0.79}),  # not the start
-        ("decays", "ubo-joint", {"epochs": [0.5, 0.84]}, False, {"highest": 0.88, "drop": 0.04}),
-        ("stable", "ubo", {"epochs": [0.95, 0.91]}, True, {"greatest_fall": 0.04}),
-        ("stable", "ubo", {"epochs": [0.95, 0.89]}, False, {"greatest_fall": 0.06}),
-        ("stable", "ubo", {"epochs": [0.5, 0.95]}, False, {"greatest_fall": 0.4}),  # it recovers
-        ("above joint", "ubo", {"epochs": [0.92, 0.3]}, False, {"share_above": 0.75}),
-    ],
-)
-def test_each_rule_by_hand(observation, arm, trend, holds, numbers):
-    lines = lines_of_the_paper("amazon_cds" if "joint" in observation else "ml_100k")
-    for line in lines:
-        line.update(trend if line["arm"] == arm else {})
-    (found,) = [o for o in observations(lines) if observation in o["observation"]]
-    assert found["holds"] is holds
-    assert {name: found["numbers"][name] for name in numbers} == pytest.approx(numbers)
-
-
-def test_rules_look_at_the_mean_over_seeds_of_each_world():
-    lines = [*lines_of_the_paper(), lines_of_the_paper()[-1] | {"epochs": [0.92, 0.71]}]
-    assert observations(lines)[-1]["numbers"]["last"] == pytest.approx(0.81)
-    lines += lines_of_the_paper("amazon_cds")[-1:]  # without the methods of other rules
-    worlds = [o["world"] for o in observations(lines)]
-    assert worlds == ["amazon_cds, power 0.5"] + 3 * ["ml_100k, power 0.5"]
-    assert observations(lines, ubo="another", joint="arm") == []
 
 
 def test_body_is_the_trend_on_the_split_of_the_seed():

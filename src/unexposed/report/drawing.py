@@ -71,7 +71,6 @@ def draw(
     title: str,
     paint: Callable[..., object],
     *data: Any,
-    width: float = WIDTH,
     height: float = HEIGHT,
 ) -> Panel:
     """A panel of one set of axes, painted by the function from the data."""
@@ -83,7 +82,7 @@ def draw(
     # the same results give the same bytes: ids are salted with the name, and no date is written
     style: Any = {**_STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style):
-        canvas = Canvas(figsize=(width, height), layout="constrained")
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
         axes = canvas.subplots()
         axes.set_title(title, loc="left")
         paint(axes, *data)

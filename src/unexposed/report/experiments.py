@@ -10,7 +10,7 @@ from unexposed.errors import InputError
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiment
-from unexposed.experiments.kinds import exposure_trend, gradient_variance
+from unexposed.experiments.kinds import gradient_variance
 from unexposed.experiments.kinds.compare import from_lines
 from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment
@@ -33,7 +33,6 @@ def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dic
         "folder": folder.resolve().name,
         "paper": _toml(paper) if paper.is_file() else {},
         "experiments": found,
-        "environment": _environment(folder, found),
     }
 
 
@@ -114,7 +113,6 @@ _FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
     "exposure_trend": lambda _, lines: {
         "trend": summary.trend(lines),
         "ceiling": summary.ceiling(lines),
-        "observations": exposure_trend.observations(lines),
     },
     "gradient_variance": lambda _, lines: {
         "variance": summary.variance(lines),
@@ -122,18 +120,3 @@ _FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
     },
     "timing": lambda _, lines: {"timing": summary.timing(lines)},
 }
-
-
-def _environment(folder: Path, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Machines and versions behind the results, and which experiments ran there."""
-    places: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for about in found:
-        for line in results.read_lines(folder / "results" / f"{about['name']}.jsonl"):
-            versions = line.get("versions") or {}
-            key = (str(line.get("machine")), tuple(sorted(versions.items())))
-            place = places.setdefault(
-                key, {"machine": key[0], "versions": versions, "experiments": []}
-            )
-            if about["name"] not in place["experiments"]:
-                place["experiments"].append(about["name"])
-    return list(places.values())

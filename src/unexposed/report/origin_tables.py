@@ -42,16 +42,6 @@ def _lack(lack: dict[str, Any], every: list[int]) -> str:
     return f"`{lack['arm']}` ({word} {', '.join(map(str, lack['seeds']))})"
 
 
-def environment(places: Sequence[dict[str, Any]]) -> Table:
-    """The machines and versions behind the results."""
-    rows = [
-        cells(place["machine"], _words(place["versions"]), ", ".join(place["experiments"]))
-        for place in places
-    ]
-    heads = ["machine", "versions", "experiments"]
-    return Table("machines", "Where the results were made", heads, rows, words=3)
-
-
 def _words(what: Any) -> str:
     """A mapping as name=value, anything else as text."""
     if isinstance(what, dict):

@@ -91,7 +91,6 @@ def _form(arm: str, result: Result, base: Result, metric: str) -> dict[str, Any]
         "arm": arm,
         "changed": {k: [usual[k], v] for k, v in own.items() if v != usual[k]},
         "mean": float(by_user.mean()),
-        "by_seed": values.mean(axis=1).tolist(),
         "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
         "difference": float(less.mean()),
         "difference_ci95": list(statistics.bootstrap_interval(less, seed=0)),
