@@ -37,7 +37,6 @@ from unexposed.maths.losses import LOSSES, Loss
 
 fast = pytest.mark.parametrize("kind", FAST)
 every = pytest.mark.parametrize("kind", EVERY)
-on_the_cpu = pytest.mark.parametrize("kind", [CpuEngine, ReferenceEngine])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -156,26 +155,30 @@ def test_an_epoch_of_no_samples_makes_no_step(kind: type, compiles: bool) -> Non
 # the state
 
 
-@on_the_cpu
+@every
 @pytest.mark.parametrize(
     "objective",
     [Objective("pairwise"), replace(BILEVEL, validation_batch=40)],
     ids=lambda o: o.loss,
 )
-def test_a_restored_engine_goes_on_with_the_same_bits(kind: type, objective: Objective) -> None:
-    problem = random_problem()
+def test_a_restored_engine_goes_on_as_the_one_that_was_saved(
+    kind: type, objective: Objective
+) -> None:
+    problem = random_problem(n=13 if INTERPRETED else 280)
     whole = new_engine(kind, problem, objective)
     whole.epoch(problem.samples, batch_size=100)
     state = {name: array.copy() for name, array in whole.state().items()}
-    # another start, and steps of its own: all of it has to give way
+    # another start, and steps of its own: restoring replaces both
     other = new_engine(kind, problem._replace(parameters=random_problem(1).parameters), objective)
     other.epoch(problem.samples, batch_size=30)
     other.restore(state)
+    for name, array in state.items():
+        assert np.array_equal(array, other.state()[name]), name
     for engine in (whole, other):
         engine.epoch(problem.samples, batch_size=100)
-    for name, array in whole.state().items():
-        assert np.array_equal(array, other.state()[name]), name
-    assert distance(other.parameters(), whole.parameters()) == 0
+    # a GPU adds in any order, so the last bits of two runs differ
+    apart = TOLERANCE["float32"] if kind.__name__ == "CudaEngine" else 0
+    assert distance(other.parameters(), whole.parameters()) <= apart
 
 
 @every
