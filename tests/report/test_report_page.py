@@ -12,7 +12,6 @@ from command import ended
 from unexposed.errors import InputError
 from unexposed.evaluation import significance as statistics
 from unexposed.experiments import results
-from unexposed.experiments import spec as experiment
 from unexposed.report.experiments import document as experiments_document
 from unexposed.report.pages import kind_of, write_experiments
 
@@ -181,16 +180,6 @@ def test_an_experiment_whose_study_is_not_made_yet_says_so_and_spoils_nothing(tm
     assert "study" in about(document, "tuned")["problem"]
     write_experiments(document, tmp_path / "out")
     assert "mf.json" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-
-
-def test_results_of_different_users_are_refused(tmp_path):
-    simulated.write(tmp_path, "coat", simulated.COAT)
-    asked = experiment.read(tmp_path / "coat.toml")
-    odd = simulated.line(asked, "mf", 2)
-    odd["protocols"]["ubo-ijcai22"]["who"] = "others"
-    results.append_line(tmp_path / "results" / "coat.jsonl", odd)
-    with pytest.raises(InputError, match="other users"):
-        experiments_document(tmp_path)
 
 
 def test_a_name_from_a_toml_file_is_text_and_never_markup(tmp_path):

@@ -78,11 +78,6 @@ def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> t
     return items, scores
 
 
-def best_first(block: Array, users: Array, k: int) -> Array:
-    """Find the k best columns of each row, best first."""
-    return best(np.require(block, requirements=["C", "W"]), users, k)[0]
-
-
 @compiled
 def fill_best(
     items: Array, scores: Array, block: Array, users: Array, first: int, stop: int
