@@ -222,13 +222,6 @@ def test_every_pair_of_a_user_with_a_click_comes_once():
     assert (pairs.weight == 1).all()
 
 
-def test_a_user_without_clicks_is_left_out_of_every_pair():
-    samples = every_pair(first_items(3, 0, 1, 0), rng=np.random.default_rng(0))
-    assert samples.users.tolist() == [1]
-    nothing = every_pair(first_items(3, 0, 0), rng=np.random.default_rng(0))
-    assert (len(nothing), len(nothing.items), nothing.start.tolist()) == (0, 0, [0])
-
-
 @given(clicked=st.integers(1, 40), n_items=st.integers(1, 40))
 def test_the_unclicked_items_of_a_user_are_dealt_out_evenly(clicked, n_items):
     clicks = first_items(max(n_items, clicked), clicked, 1)

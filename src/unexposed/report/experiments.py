@@ -1,6 +1,5 @@
 """A folder of experiments and its results, as one document of plain data."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,18 +30,9 @@ def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dic
     paper = folder / "paper.toml"
     return {
         "folder": folder.resolve().name,
-        "paper": _toml(paper) if paper.is_file() else {},
+        "paper": experiment.document(paper) if paper.is_file() else {},
         "experiments": found,
     }
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:  # neither TOML nor UTF-8
-        raise InputError(f"{path} is not valid TOML: {error}") from error
 
 
 def _experiment(path: Path) -> dict[str, Any]:
@@ -50,7 +40,7 @@ def _experiment(path: Path) -> dict[str, Any]:
     about: dict[str, Any] = {
         "name": path.stem,
         "title": path.stem,
-        "kind": _toml(path)["kind"],
+        "kind": experiment.document(path)["kind"],
         "command": f"unexposed run {path.resolve().parent.name}/{path.name}",
         "problem": None,
         "missing": [],
