@@ -149,8 +149,8 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds cannot compete
     write_experiments(document, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "<code>mf</code> (seed 1)" in page
-    assert "all of its 12 runs" in page
+    assert "1 of 12 runs, of <code>mf</code>." in page
+    assert "12 of 12 runs" in page
     assert "unexposed run experiments/unrun.toml" in page
 
 
