@@ -246,7 +246,7 @@ INTERPRETER_RUNS = {
         f"{__file__}::test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user[unbiased]",
         f"{__file__}::test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach[pairwise]",
         f"{__file__}::test_the_order_of_the_clicks_is_new_each_epoch",
-        f"{ENGINES}::test_a_restored_engine_goes_on_as_the_one_that_was_saved[pairwise-cuda]",
+        f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",
     ],
 }
 

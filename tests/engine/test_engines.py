@@ -115,7 +115,7 @@ def test_a_row_met_late_is_corrected_by_the_steps_of_the_whole_training(kind: ty
 
 
 @precision
-def test_a_training_that_has_taken_very_many_steps_goes_on(dtype: str) -> None:
+def test_a_training_can_take_very_many_steps(dtype: str) -> None:
     problem, found = random_problem(), []
     for kind in (CpuEngine, ReferenceEngine):
         engine = new_engine(kind, problem, Objective("low_variance"), dtype=dtype)
@@ -161,9 +161,7 @@ def test_an_epoch_of_no_samples_makes_no_step(kind: type, compiles: bool) -> Non
     [Objective("pairwise"), replace(BILEVEL, validation_batch=40)],
     ids=lambda o: o.loss,
 )
-def test_a_restored_engine_goes_on_as_the_one_that_was_saved(
-    kind: type, objective: Objective
-) -> None:
+def test_a_restored_engine_continues_as_the_saved_one(kind: type, objective: Objective) -> None:
     problem = random_problem(n=13 if INTERPRETED else 280)
     whole = new_engine(kind, problem, objective)
     whole.epoch(problem.samples, batch_size=100)

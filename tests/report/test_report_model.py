@@ -283,7 +283,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_the_command_refuses_what_makes_no_sense(folder, words, monkeypatch, tmp_path, capsys):
+def test_the_command_refuses_impossible_options(folder, words, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     assert ended("report", str(folder / "model"), *words.split()) == 2
     assert REFUSED[words] in capsys.readouterr().err

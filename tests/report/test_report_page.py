@@ -48,7 +48,7 @@ def values(folder, arm, metric):
     return np.stack([results.unpack(protocol["values"][metric]) for protocol in own])
 
 
-def test_the_numbers_are_those_of_the_stored_values(folder, document):
+def test_the_numbers_come_from_the_stored_values(folder, document):
     rows = about(document, "coat")["found"]["comparison"]["results"]
     table = {arm: values(folder, arm, "dcg@3") for arm in ("random", "mf", "ubo", "ubo-frozen")}
     against = statistics.against_best(table, seed=0)
@@ -63,7 +63,7 @@ def test_the_numbers_are_those_of_the_stored_values(folder, document):
         assert found["below_best"] == pytest.approx(-against[row["method"]].difference)
 
 
-def test_the_papers_figure_stands_beside_ours(written, page):
+def test_the_page_shows_the_papers_figure_beside_ours(written, page):
     assert "(.931 ± .004)" in page
     assert "(.931 ± .004)" in (written / "tables.md").read_text(encoding="utf-8")
 
@@ -218,7 +218,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_the_command_refuses_what_makes_no_sense(folder, words, capsys):
+def test_the_command_refuses_impossible_options(folder, words, capsys):
     assert ended("report", str(folder), *words.split()) == 2
     assert REFUSED[words] in capsys.readouterr().err
 

@@ -82,7 +82,7 @@ def test_a_strategy_has_one_name():
     assert known_as("low_variance", None, None) == "low_variance"
 
 
-def test_a_panel_takes_the_pages_colours_and_shows_text_as_it_stands():
+def test_a_panel_takes_the_colours_of_the_page_and_escapes_its_text():
     panel = draw("a b", "1 < 2 & $\\frac{$", lambda axes: axes.plot([0, 1]))
     assert "currentColor" in panel.svg
     assert INK not in panel.svg

@@ -1,4 +1,4 @@
-"""Panels drawn by matplotlib as SVG inside a page: in its colours, with ids of their own."""
+"""Draw panels with matplotlib as inline SVG, in the colours of the page, with unique ids."""
 
 import io
 import re
@@ -12,8 +12,8 @@ from unexposed.report.look import GRID, INK, Look
 WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size
 
 _STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
-    "text.parse_math": False,  # and a dollar sign a dollar sign
+    "svg.fonttype": "none",  # text stays text, to be read aloud, searched and copied
+    "text.parse_math": False,  # a dollar sign stays a dollar sign
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.labelsize": 10,

@@ -85,7 +85,7 @@ def _power_lines(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
 
 
 def trends(panels: Panels, looks: Looks, *, over: str) -> Figure:
-    """Correlation of the learned with the true exposure as training goes on."""
+    """Correlation of learned and true exposure during training."""
     drawn = [
         draw(f"trend-{over}-{panel['experiment']}-{at}", panel["title"], _trend, panel, looks, over)
         for at, panel in enumerate(panels)

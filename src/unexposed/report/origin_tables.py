@@ -1,4 +1,4 @@
-"""Where numbers came from: the runs behind each arm, and the machines behind all of them."""
+"""Tables of where numbers came from, and which runs are missing."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sample of users and of pairs without a click, with the model's scores and exposure of them."""
+"""Sample users, and pairs without a click with the model's relevance and exposure."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -36,7 +36,7 @@ def sections(document: Document) -> list[Section]:
 
 
 def titles(document: Document) -> dict[str, str]:
-    """How the paper calls arms of the experiments."""
+    """The paper's names for the arms of the experiments."""
     return document["paper"].get("titles", {})
 
 
@@ -151,7 +151,7 @@ def _trends(document: Document) -> Section | None:
     tables = [study_tables.trend("pcc", "PCC of learned and true exposure", panels)]
     return Section(
         "exposure",
-        "Does the exposure learn what is true?",
+        "Does the learned exposure match the true one?",
         _caveats(document, chosen),
         tables,
         chosen,
@@ -221,7 +221,7 @@ def _appendix(document: Document) -> Section | None:
 
 
 def _caveats(document: Document, chosen: list[About]) -> list[str]:
-    """What the reader must know about the data behind a figure."""
+    """Warnings about the data behind these experiments."""
     names = {about["data"].get("dataset", about["data"].get("semi_synthetic")) for about in chosen}
     caveats: dict[str, str] = document["paper"].get("caveats", {})
     return [text for name, text in caveats.items() if name in names]

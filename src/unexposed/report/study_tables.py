@@ -8,7 +8,7 @@ from unexposed.report.tables import NONE, Table, cells, code, number, seconds, s
 
 
 def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
-    """The correlation with the true exposure at a few moments of the training."""
+    """The correlation with the true exposure at a few points of training."""
     heads = ["world", "method", "iteration 10", "iteration 100", "best epoch", "last epoch"]
     rows = []
     for panel in panels:
