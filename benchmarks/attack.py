@@ -3,9 +3,9 @@
     python benchmarks/attack.py --minutes 60
     python benchmarks/attack.py --logs 200 --folders 10 --kills 20 --seed 7
 
-Every case runs in a forked process of its own, and case n of a seed is the same at every run. A
-command may end well, or in one sentence and exit code 2; nothing else, and not after a minute or
-2 GiB. Exit code 1 if anything failed.
+Every case runs in its own forked process, and case n of a seed is the same in every run. A command
+must succeed, or end in one sentence and exit code 2, within a minute and 2 GiB. Exit code 1 if any
+case failed.
 """
 
 import argparse

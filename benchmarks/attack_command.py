@@ -1,6 +1,6 @@
-"""A command in a forked process of its own, with limits, and how it ended.
+"""Run a command in its own forked process, with limits, and say how it ended.
 
-All packages are imported before the fork, and none is used: threads do not survive it.
+All packages are imported before the fork, and none is used: threads do not survive a fork.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Hostile folders: models and checkpoints, damaged by a disk or forged by one who knows them."""
+"""Hostile folders: models and checkpoints damaged by a disk or forged by an expert."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Hostile logs: fields, quotes, encodings and columns that no one would wish to read."""
+"""Hostile logs: malformed fields, quotes, encodings and columns."""
 
 import csv
 import gzip

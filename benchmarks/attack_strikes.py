@@ -1,7 +1,7 @@
 """Kills and full disks at any file operation of every command that writes.
 
-A full disk is a tmpfs of its own with a file that takes all room left. Where none may be mounted,
-it is a limit on the length of files.
+A full disk is a tmpfs with a file that takes all space left. Where none may be mounted, it is a
+limit on the length of files.
 """
 
 import contextlib

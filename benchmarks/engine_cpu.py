@@ -1,14 +1,14 @@
-"""The fast CPU engine beside its bars: ratios with their spread, measured in turn in one run.
+"""Compare the CPU engine with its targets: ratios with their spread, measured in turn in one run.
 
     python benchmarks/engine_cpu.py [--data-dir DIR] [--json FILE]
         [--implicit-python PYTHON] [--recbole-python PYTHON] [--sizes CLICKS ...]
 
-On Yahoo!R3 where DIR has it, else on clicks drawn at its size; dim 50, batches of 1,024 clicks with
-10 drawn items each. A sample is a pair; of BPR, a click beside a drawn item.
-What concerns one core, or the first of the threads with its waiting, is measured in CPU seconds,
-which other programs disturb least. The rest is in seconds on the wall, and absent where others had
-more than a tenth of the cores. A ratio is worked out in every round, and its median, least and
-greatest given. A log of 10⁸ clicks needs 13 GiB of memory and 1 GiB of disk.
+Runs on Yahoo!R3 if DIR has it, otherwise on clicks drawn at its size; dim 50, batches of 1,024
+clicks with 10 drawn items each. A sample is a pair; for BPR, a click and a drawn item.
+Work of one core, or of the first thread with its waiting, is measured in CPU seconds, which other
+programs disturb least. Everything else is wall-clock seconds, absent if other programs used more
+than a tenth of the cores. Each round gives a ratio; the table shows median, least and greatest.
+A log of 10⁸ clicks needs 13 GiB of memory and 1 GiB of disk.
 """
 
 import argparse
@@ -40,48 +40,21 @@ from engine_cpu_rows import (
     rival_rows,
     size_rows,
 )
-from long_log import BATCH, DIM, N_CLICKS, N_ITEMS, N_USERS, NEGATIVES, drawn
+from epoch_share import yahoo
+from long_log import BATCH, DIM, NEGATIVES
 from pytorch_ubo import UBO
-from unexposed.data import datasets
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.objective import Objective, Optimiser
-from unexposed.errors import InputError
 from unexposed.maths import exposure
 from unexposed.sampling import samples as sampling
 from unexposed.sampling import validation
 from unexposed.sampling.samples import Samples
 
 HERE = Path(__file__).parent
-QUIET = 0.1  # share of the cores that others may have where seconds on the wall count
+QUIET = 0.1  # most cores that other programs may use where wall-clock seconds count
 OPTIMISER = Optimiser(1e-3, 5e-3, exposure_weight_decay=1e-4)
 BILEVEL = Objective("low_variance", "bilevel")
-
-
-def yahoo(data_dir: str | None, rng: np.random.Generator) -> tuple[str, Clicks]:
-    """The clicks of Yahoo!R3 where they are here, else drawn ones of that size."""
-    try:
-        logged = datasets.load("yahoo_r3", data_dir=data_dir, download=False).logged
-    except InputError:
-        return "simulated", drawn_clicks(N_CLICKS, N_USERS, N_ITEMS, rng)
-    liked = np.flatnonzero(logged.values >= 4)
-    kept = rng.permutation(liked)[: round(0.9 * len(liked))]
-    return "Yahoo!R3", Clicks.from_pairs(
-        logged.users[kept], logged.items[kept], user_ids=logged.user_ids, item_ids=logged.item_ids
-    )
-
-
-def drawn_clicks(n: int, n_users: int, n_items: int, rng: np.random.Generator) -> Clicks:
-    """About n clicks, users and items drawn by power laws."""
-    users, items = (
-        rng.permutation(size)[drawn(int(1.1 * n), size, rng)] for size in (n_users, n_items)
-    )
-    keys = np.unique(users.astype(np.int64) * n_items + items)
-    keys = rng.permutation(keys)[:n]
-    return Clicks.from_pairs(
-        keys // n_items, keys % n_items, user_ids=Ids.range(n_users), item_ids=Ids.range(n_items)
-    )
 
 
 def start(n_users: int, n_items: int, *, learned: bool) -> dict[str, Any]:
@@ -225,7 +198,8 @@ def answer(process: Any) -> str:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     rng, repeats = np.random.default_rng(0), arguments.repeats
-    source, clicks = yahoo(arguments.data_dir, rng)
+    source, logged = yahoo(arguments.data_dir)
+    clicks, _ = logged.hold_out(fraction=0.1, seed=0)
     theta = exposure.popularity(clicks.item_counts, exponent=0.5, floor=0.01)
     guide = validation.from_log(clicks, users=0.2, items=1).shuffled(rng)
     begin = time.perf_counter()
@@ -261,7 +235,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "validation_pairs": len(guide),
         "compile_or_load_seconds": compiling,
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
-        "others_share": others_share,  # of the cores, that other programs had meanwhile
+        "others_share": others_share,  # of the cores, used by other programs meanwhile
         "epoch_seconds": times,
         "memory": memory,
         "table": table,

@@ -1,14 +1,14 @@
-"""The CUDA engine on one card: a UBO epoch of Yahoo!R3's size, samples a second, 10⁹ clicks.
+"""Measure the CUDA engine on one GPU: a UBO epoch of Yahoo!R3's size, samples a second, 10⁹ clicks.
 
     python benchmarks/engine_cuda.py --json experiments/results/engine_cuda.json
 
-The logs are simulated, of the sizes that the bars name. A batch counts clicks, a sample is a pair:
-a click or an item drawn for it. An epoch draws its negatives and its order on the card
-(`DeviceSampler`) and is timed from its start until its loss is on the host. The bytes that a step
-must move are each sample once, and each distinct row of the batch, with its moments, read and
-written once; the possible rate is the rate of a copy on the same card in the same run. The bytes
-that the kernels do move count every gather, and the sums of gradients by row, each addition as a
-read and a write; on small tables they stay in the card's cache and can outrun a copy.
+Logs are simulated, at the sizes that the targets name. A batch counts clicks; a sample is a pair: a
+click or an item drawn for it. An epoch draws its negatives and its order on the GPU
+(`DeviceSampler`) and is timed from its start until its loss is on the host. A step must move each
+sample once, and read and write each distinct row of the batch, with its moments, once; the possible
+rate is the rate of a copy on the same GPU in the same run. The bytes that the kernels actually move
+count every gather, and the sums of gradients by row, each addition as a read and a write; small
+tables stay in the GPU's cache and can outrun a copy.
 """
 
 import argparse

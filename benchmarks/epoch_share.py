@@ -1,11 +1,11 @@
-"""Where the seconds of an epoch go: its share outside the kernel is to stay under 15 %.
+"""Measure where the seconds of an epoch go: under 15 % of them should be outside the kernel.
 
     python benchmarks/epoch_share.py [--data-dir DIR] [--json FILE]
 
-Epochs of MF and UBO in turn, as `fit` runs them, on the cpu engine: on Yahoo!R3 where DIR has it,
-else on clicks drawn at its size, all settings at their defaults. The first epoch of each loads or
-compiles its loops, and is given apart. Seconds are CPU seconds, which other programs disturb least;
-threads that wait for each other would count as work, so everything runs on one.
+Runs epochs of MF and UBO in turn, as `fit` runs them, on the cpu engine with default settings: on
+Yahoo!R3 if DIR has it, otherwise on clicks drawn at its size. The first epoch of each method loads
+or compiles its loops and is reported separately. Seconds are CPU seconds, which other programs
+disturb least; waiting threads would count as work, so everything runs on one thread.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Epoch = dict[str, float]  # the seconds of each part
 
 
 def yahoo(data_dir: str | None) -> tuple[str, Clicks]:
-    """The clicks of Yahoo!R3 where they are here, else drawn ones of that size."""
+    """Load the clicks of Yahoo!R3, or draw as many if the data set is missing."""
     try:
         logged = datasets.load("yahoo_r3", data_dir=data_dir, download=False).logged
     except InputError:
@@ -47,7 +47,7 @@ def yahoo(data_dir: str | None) -> tuple[str, Clicks]:
 
 
 def drawn_clicks(rng: np.random.Generator) -> Clicks:
-    """Users and items drawn by power laws: the r-th with a chance of about (r + n/20)^−0.8."""
+    """Draw users and items by power laws: the r-th of n with probability ∝ (r + n/20)^−0.8."""
 
     def some(size: int) -> Any:
         chance = (np.arange(size) + size / 20) ** -0.8
@@ -65,17 +65,18 @@ def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch
     assert isinstance(method, ComposedMethod)
     rng, side = np.random.default_rng(0), Side()
     engine = method.build(clicks, side, rng)
-    learned_from = method.composition().learned_from(clicks, side)
+    composition = method.composition()
+    learned_from = composition.learned_from(clicks, side)
     quality = method.loop(clicks, held_out).quality
     assert quality is not None
 
     def run() -> Epoch:
         clock = [time.process_time()]
-        samples = method.composition().drawing.samples(learned_from, rng)
+        samples = composition.drawing.samples(learned_from, rng)
         clock.append(time.process_time())
         engine.epoch(samples, batch_size=method.batch_size)
         clock.append(time.process_time())
-        parameters = method.finished(engine.parameters(), clicks, side)
+        parameters = composition.exposure.kept(engine.parameters(), clicks, side)
         clock.append(time.process_time())
         quality(parameters)
         clock.append(time.process_time())

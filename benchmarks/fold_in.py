@@ -1,9 +1,9 @@
-"""Users folded in beside the same users trained with everybody: DCG on judged items, Yahoo!R3.
+"""Compare folded-in users with the same users trained with all others: judged DCG, Yahoo!R3.
 
     python benchmarks/fold_in.py [--data-dir DIR] [--methods mf,bpr,…] [--seeds 0,1] [--json FILE]
 
-A tenth of all users, drawn among those that protocol ubo-ijcai22 evaluates, is left out of the
-training and folded in from its training clicks. Results already in FILE are kept and added to.
+A tenth of all users, drawn from the users that protocol ubo-ijcai22 evaluates, are left out of
+training and folded in from their training clicks. New results are added to those in FILE.
 """
 
 import argparse
@@ -31,7 +31,7 @@ METRIC = "dcg@3"
 
 
 def some_users(clicks: Clicks, chosen: Any) -> Clicks:
-    """The clicks of the chosen users (a mask), who alone are known."""
+    """Keep the clicks and ids of the chosen users (a mask)."""
     here = chosen[clicks.users]
     return Clicks.from_pairs(
         (np.cumsum(chosen) - 1)[clicks.users[here]],
@@ -42,7 +42,7 @@ def some_users(clicks: Clicks, chosen: Any) -> Clicks:
 
 
 def left_out(split: Split, seed: int) -> Any:
-    """A mask of a tenth of all users, all of them evaluated by the protocol."""
+    """Mask a tenth of all users, drawn from the users that the protocol evaluates."""
     evaluated = np.unique(evaluation.eligible(split.judged, split.train, PROTOCOL).users)
     drawn = np.random.default_rng(seed).permutation(evaluated)[: split.train.n_users // 10]
     chosen = np.zeros(split.train.n_users, dtype=bool)
@@ -62,7 +62,7 @@ def values(model: Model, judged: Judgements) -> Any:
 
 
 def popular_values(model: Model, judged: Judgements, clicks: Clicks) -> Any:
-    """The metric of each user under the one list for strangers."""
+    """The metric of each user under the list that unknown users get."""
     score = Average.of(model).score
     ranking = evaluation.rank_judged(lambda users: np.tile(score, (len(users), 1)), judged, clicks)
     return evaluation.metrics.METRICS["dcg"](ranking, 3)

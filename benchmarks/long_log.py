@@ -1,11 +1,12 @@
-"""One log of a size, memory-mapped, and a core that learns from an even part of it when asked.
+"""Write a memory-mapped log of a given size, and train on an even part of it when asked.
 
     python benchmarks/long_log.py CLICKS FOLDER
 
-Every line that comes in is answered by nanoseconds a sample of RelMF, in CPU seconds of one core.
-The first line out says how much memory was needed. Users go with the clicks, items with their
-square root. A part of the samples is enough: every k-th click of the log with ten drawn items, in
-random order, so that a batch meets as many different rows as in a whole epoch.
+The first line of output says how much memory was needed. Each line of input is answered with
+RelMF's nanoseconds a sample, in CPU time of one core. The number of users grows with the clicks,
+the number of items with their square root. Part of the samples is enough: every k-th click of the
+log with ten drawn items, in random order, so that a batch meets as many different rows as in a
+whole epoch.
 """
 
 import json

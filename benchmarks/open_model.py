@@ -1,11 +1,10 @@
-"""How long a large saved model takes to open, to find a user by raw id, and to recommend.
+"""Time opening a large saved model, finding a user by raw id, and recommending.
 
     python benchmarks/open_model.py --users 10000000 --items 1000000 --dim 64
 
-It writes a model of this size (numbers drawn at random; 10 clicks a user) to a temporary folder,
-about 5 GB at these sizes, and opens it in processes of their own: first with nothing of it in the
-memory of the system, then with what the runs before have left there. The time to import the
-package is not counted.
+Writes a model of this size (random numbers; 10 clicks a user) to a temporary folder, about 5 GB at
+these sizes, and opens it in new processes: first with a cold page cache, then with whatever earlier
+runs left in it. Importing the package is not timed.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Seconds and peak memory of `read_log` on a large Parquet log, beside the same in pandas.
+"""Measure seconds and peak memory of `read_log` and of pandas on a large Parquet log.
 
     python benchmarks/read_log.py --rows 10000000
 
-Each reading runs in a process of its own, so that its peak memory is its own; the two take turns.
+Each reader runs in its own process, so that peak memory is its own; the two take turns.
 """
 
 import argparse

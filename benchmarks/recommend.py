@@ -1,14 +1,14 @@
-"""Top-k lists for many users beside implicit's, in turn in one run, and the memory they take.
+"""Compare top-k lists for many users with implicit's, in turn in one run, and measure memory.
 
     python benchmarks/recommend.py [--implicit-python PYTHON] [--json FILE] [--stream N]
     python benchmarks/recommend.py --whole [--json FILE]
 
-A model of a million users and 100,000 items (dim 64, 20 clicks a user) with vectors drawn at
-random; lists of 10 for a share of its users, clicked items hidden. Ours gives a table of raw ids,
-implicit's (in its own interpreter) arrays of indices. A ratio is worked out in every round, and its
-median, least and greatest given: on the wall, which needs idle cores, and in CPU seconds.
-The lists of N users are then written to Parquet and CSV while memory is watched. With --whole
-nothing is compared: the lists of all users go to Parquet, and a FILE that is there gains this row.
+The model has a million users and 100,000 items (dim 64, 20 clicks a user) and random vectors. A
+share of its users get lists of 10, clicked items hidden. Ours is a table of raw ids; implicit, in
+its own interpreter, gives arrays of indices. Each round gives a ratio, reported by median, least
+and greatest: in wall-clock seconds, which need idle cores, and in CPU seconds.
+The lists of N users are then written to Parquet and CSV while memory is measured. With --whole
+nothing is compared: the lists of all users go to Parquet, and this row is added to FILE.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""BPR as other libraries train it, each in an interpreter of its own, where there is one."""
+"""Time BPR in other libraries, each in its own interpreter if one is given."""
 
 import os
 import subprocess

@@ -1,9 +1,9 @@
-"""What the make of a step does to quality: the clock of Adam, the batch, the decay, the negatives.
+"""Measure how the form of a step changes quality: Adam's clock, batch, decay, negatives.
 
     python benchmarks/step.py --dataset yahoo_r3 [--data-dir DIR] [--seeds 3] [--json FILE]
 
-MF and UMF in plain PyTorch, on a card where there is one, with one change at a time to the step of
-the engines. What each is worth is the SNIPS quality of held-out clicks at the best epoch, as in
+Trains MF and UMF in plain PyTorch, on a GPU if there is one, with one change at a time to the step
+of the engines. The measure is the SNIPS quality of held-out clicks at the best epoch, as in
 training; judgements are never read. Results are added to FILE.
 """
 

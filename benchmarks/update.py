@@ -1,10 +1,10 @@
-"""A model updated with newer clicks beside one trained on all of them: MovieLens 100K.
+"""Compare a model updated with newer clicks with one trained on all clicks: MovieLens 100K.
 
     python benchmarks/update.py [--data-dir DIR] [--methods mf,bpr,…] [--json FILE]
 
-The log has no times, so chance parts it: a fifth of the clicks is kept for judging (protocol
-catalogue), and of the others a fifth is newer, all those of a tenth of the users among them. Users
-and items without an older click are new. Seconds are on the wall and need idle cores.
+The log has no times, so it is split at random: a fifth of the clicks are kept for judging (protocol
+catalogue), and a fifth of the others are newer, including all clicks of a tenth of the users. Users
+and items without an older click are new. Seconds are wall-clock seconds and need idle cores.
 """
 
 import argparse
@@ -34,7 +34,7 @@ NEWER = 0.2  # of the clicks, those of new users included
 
 
 def parts(clicks: Clicks, seed: int) -> tuple[Clicks, Clicks, Clicks, Judgements]:
-    """Older clicks, newer ones, both, and what judges: each knows who and what occurs in it."""
+    """Split into older clicks, newer clicks, both, and judgements; ids are those that occur."""
     seen, test = clicks.hold_out(fraction=0.2, seed=seed)
     rng = np.random.default_rng(seed)
     new_user = rng.random(clicks.n_users) < NEW_USERS
@@ -51,7 +51,7 @@ def parts(clicks: Clicks, seed: int) -> tuple[Clicks, Clicks, Clicks, Judgements
 
 
 def occurring(clicks: Clicks) -> Clicks:
-    """The same clicks, without the users and items that have none."""
+    """Drop the users and items without clicks."""
     users, user_at = np.unique(clicks.users, return_inverse=True)
     items, item_at = np.unique(clicks.items, return_inverse=True)
     return Clicks.from_pairs(

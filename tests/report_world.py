@@ -1,5 +1,6 @@
-"""A folder of experiments with invented results, in the form that `unexposed run` writes."""
+"""Invented results of experiments, as `unexposed run` writes them, and a check of a page."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,12 @@ def write_all(folder: Path) -> Path:
     write(folder, "timing", TIMING)
     (folder / "paper.toml").write_text(PAPER, encoding="utf-8")
     return folder
+
+
+def check_self_contained(page: str) -> None:
+    """Assert that a page has no script, no handler, and no address outside itself."""
+    assert "<script" not in page.lower()
+    assert not re.search(r"\bon\w+=", re.sub(r">[^<]*<", "><", page))
+    for address in re.findall(r'(?:href|src|xlink:href)="([^"]*)"', page):
+        assert address.startswith("#")
+    assert not re.search(r"https?:|@import|url\((?!#)", page)

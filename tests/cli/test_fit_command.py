@@ -66,7 +66,7 @@ def test_ctrl_c_keeps_the_best_model_so_far(here):
     assert sorted(p.name for p in here.iterdir()) == ["big.csv", "judged.csv", "log.csv", "model"]
 
 
-def test_resume_says_where_it_goes_on_what_is_missing_and_what_differs(run, done, unsaved):
+def test_resume_says_where_it_resumes_what_is_missing_and_what_differs(run, done, unsaved):
     _, err = done(f"{FIT} --resume")
     assert "model.checkpoint to resume from: training from the start" in err
     unsaved(FIT)
@@ -87,7 +87,7 @@ def test_a_new_training_says_which_unfinished_one_it_writes_over(done, unsaved):
 
 
 @pytest.mark.parametrize("words", ["--set epochs=2", "--method popularity"])
-def test_a_finished_training_is_not_resumed_but_said_to_be_finished(done, words):
+def test_resume_leaves_a_finished_training_alone_and_says_so(done, words):
     done(f"fit log.csv --out model {words}")
     before = saved_at()
     out, err = done(f"fit log.csv --out model {words} --resume")
@@ -108,7 +108,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("words", OTHERS)
-def test_a_finished_training_of_other_things_gives_way_and_what_differs_is_said(done, words):
+def test_resume_replaces_another_finished_training_and_says_what_differs(done, words):
     done(FIT)
     before = saved_at()
     if "threshold" in words:
@@ -162,7 +162,7 @@ def test_memory_that_runs_out_ends_in_one_sentence_with_the_cure(here, monkeypat
     assert not list(here.glob("model*"))
 
 
-def test_fits_at_once_into_folders_of_their_own_are_like_one_alone(here):
+def test_fits_that_run_at_the_same_time_do_not_disturb_each_other(here):
     words = "fit log.csv --method mf --set epochs=3 --checkpoint-every 0 --out".split()
     children = [
         subprocess.Popen(
@@ -171,13 +171,13 @@ def test_fits_at_once_into_folders_of_their_own_are_like_one_alone(here):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for n in range(4)
+        for n in range(2)
     ]
     for child in children:
         _, err = child.communicate(timeout=300)
         assert child.returncode == 0, err
-    assert len({(here / f"model {n}/arrays.safetensors").read_bytes() for n in range(4)}) == 1
-    assert len(list(here.iterdir())) == 6
+    assert len({(here / f"model {n}/arrays.safetensors").read_bytes() for n in range(2)}) == 1
+    assert len(list(here.iterdir())) == 4
 
 
 def test_update_writes_a_model_that_knows_the_newcomers(done):

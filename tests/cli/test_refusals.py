@@ -72,7 +72,7 @@ JUDGED = {
 
 
 @pytest.mark.parametrize("rows", JUDGED)
-def test_judged_pairs_that_cannot_be_judged_by_are_refused(refused, rows):
+def test_judged_pairs_that_cannot_evaluate_anybody_are_refused(refused, rows):
     Path("bad.csv").write_text("user,item,relevance\n" + rows)
     line = "compare --train log.csv --judged bad.csv --methods popularity --seeds 1"
     assert JUDGED[rows] in refused(line)
@@ -111,7 +111,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_command_line_that_makes_no_sense_is_refused(refused, line):
+def test_impossible_options_are_refused(refused, line):
     make("popularity").fit(read_log("log.csv")).save("model")
     Path("ids.txt").write_text("x\ny\n")
     Path("new.csv").write_text("user,item\na,x\n")
@@ -158,7 +158,7 @@ def test_an_experiment_file_that_cannot_be_run_is_refused(refused, change):
     assert all(word in sentence for word in SPECS[change])
 
 
-def test_an_experiment_with_nowhere_to_go_is_refused(refused):
+def test_an_experiment_whose_results_cannot_be_written_or_read_is_refused(refused):
     assert "small.toml" in refused("run small.toml")
     Path("small.toml").write_text(EXPERIMENT)
     assert "small has no arm 'mf'" in refused("run small.toml --only mf")

@@ -299,7 +299,7 @@ def test_samples_in_several_calls_give_the_bits_of_one(monkeypatch):
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "reference"])
-def test_a_restored_learner_goes_on_to_the_same_bits(which):
+def test_a_restored_learner_continues_with_the_same_bits(which):
     samples = random_samples(3)
     whole = pair_of_learners(3)[which]
     whole.epoch(samples, batch_size=BATCH)

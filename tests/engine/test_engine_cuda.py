@@ -22,7 +22,6 @@ from engine_problem import (
     N_ITEMS,
     N_USERS,
     OPTIMISER,
-    STRATEGIES,
     Problem,
     assert_agrees,
     clicks_with,
@@ -43,8 +42,6 @@ from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.losses import LOSSES
-from unexposed.methods import make
-from unexposed.progress import Silent, Tick
 from unexposed.sampling.samples import Drawing
 
 BATCH = 5 if INTERPRETED else 32
@@ -214,64 +211,6 @@ def test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach(
     assert distance(there.parameters(), here.parameters()) < 1e-9
 
 
-# the state
-
-
-@needs_a_gpu
-@pytest.mark.parametrize(
-    "objective",
-    [
-        Objective("low_variance"),
-        Objective("pairwise"),
-        *(Objective("low_variance", s) for s in STRATEGIES),
-        replace(BILEVEL, validation_batch=7),
-    ],
-    ids=lambda o: f"{o.loss}-{o.strategy}-{o.validation_batch}",
-)
-def test_an_engine_given_the_state_of_another_goes_on_as_that_one(objective: Objective) -> None:
-    clicks, size = random_clicks(20 if INTERPRETED else 300), 16 if INTERPRETED else 64
-    engines = [exact(CudaEngine, random_problem(), objective) for _ in "ab"]
-    samplers = [engine.sampler(clicks, Drawing(1), seed=3) for engine in engines]
-    for _ in range(2):
-        engines[0].train_epoch(samplers[0], batch_size=size)
-    engines[1].train_epoch(samplers[1], batch_size=size // 2)  # what it learns is forgotten
-    engines[1].restore(engines[0].state())
-    one, other = (engine.state() for engine in engines)
-    assert one["steps"].tolist() == [2 * -(-len(clicks) // size)]
-    assert one["steps"].dtype == np.int64
-    assert one.keys() == other.keys()
-    for name, table in one.items():
-        assert table.tobytes() == other[name].tobytes(), name
-    losses = [e.train_epoch(s, batch_size=size) for e, s in zip(engines, samplers, strict=True)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
-    assert distance(*(engine.parameters() for engine in engines)) < 1e-9
-
-
-@needs_a_gpu
-@pytest.mark.skipif(INTERPRETED, reason="methods run on a GPU only")
-@pytest.mark.parametrize("name", ["mf", "bpr", "ubo"])
-def test_a_training_on_the_gpu_that_is_killed_goes_on(name: str, tmp_path: Path) -> None:
-    clicks = random_clicks(300)
-    method = make(name, dim=6, epochs=6, patience=0, batch_size=64, engine="cuda")
-    whole = method.fit(clicks, progress=Silent())
-
-    class Killed(BaseException):
-        pass
-
-    class Killer(Silent):
-        def __call__(self, tick: Tick) -> None:
-            if tick.epoch == 4:
-                raise Killed
-
-    kept: dict[str, Any] = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0}
-    with pytest.raises(Killed):
-        method.fit(clicks, **kept, progress=Killer())
-    resumed = method.fit(clicks, **kept, resume=True, progress=Silent())
-    assert resumed.facts["resumed_at"] == [3]
-    # additions come in any order on a GPU, so the last bits of two runs differ
-    np.testing.assert_allclose(resumed.facts["losses"], whole.facts["losses"], rtol=1e-4)
-
-
 # without a GPU
 
 
@@ -307,8 +246,7 @@ INTERPRETER_RUNS = {
         f"{__file__}::test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user[unbiased]",
         f"{__file__}::test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach[pairwise]",
         f"{__file__}::test_the_order_of_the_clicks_is_new_each_epoch",
-        f"{__file__}::test_an_engine_given_the_state_of_another_goes_on_as_that_one"
-        "[low_variance-None-0]",
+        f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",
     ],
 }
 

@@ -37,7 +37,6 @@ from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, Loss
 
 fast = pytest.mark.parametrize("kind", FAST)
 every = pytest.mark.parametrize("kind", EVERY)
-on_the_cpu = pytest.mark.parametrize("kind", [CpuEngine, ReferenceEngine])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -116,7 +115,7 @@ def test_a_row_met_late_is_corrected_by_the_steps_of_the_whole_training(kind: ty
 
 
 @precision
-def test_a_training_that_has_taken_very_many_steps_goes_on(dtype: str) -> None:
+def test_a_training_can_take_very_many_steps(dtype: str) -> None:
     problem, found = random_problem(), []
     for kind in (CpuEngine, ReferenceEngine):
         engine = new_engine(kind, problem, Objective("low_variance"), dtype=dtype)
@@ -156,26 +155,28 @@ def test_an_epoch_of_no_samples_makes_no_step(kind: type, compiles: bool) -> Non
 # the state
 
 
-@on_the_cpu
+@every
 @pytest.mark.parametrize(
     "objective",
     [Objective("pairwise"), replace(BILEVEL, validation_batch=40)],
     ids=lambda o: o.loss,
 )
-def test_a_restored_engine_goes_on_with_the_same_bits(kind: type, objective: Objective) -> None:
-    problem = random_problem()
+def test_a_restored_engine_continues_as_the_saved_one(kind: type, objective: Objective) -> None:
+    problem = random_problem(n=13 if INTERPRETED else 280)
     whole = new_engine(kind, problem, objective)
     whole.epoch(problem.samples, batch_size=100)
     state = {name: array.copy() for name, array in whole.state().items()}
-    # another start, and steps of its own: all of it has to give way
+    # another start, and steps of its own: restoring replaces both
     other = new_engine(kind, problem._replace(parameters=random_problem(1).parameters), objective)
     other.epoch(problem.samples, batch_size=30)
     other.restore(state)
+    for name, array in state.items():
+        assert np.array_equal(array, other.state()[name]), name
     for engine in (whole, other):
         engine.epoch(problem.samples, batch_size=100)
-    for name, array in whole.state().items():
-        assert np.array_equal(array, other.state()[name]), name
-    assert distance(other.parameters(), whole.parameters()) == 0
+    # a GPU adds in any order, so the last bits of two runs differ
+    apart = TOLERANCE["float32"] if kind.__name__ == "CudaEngine" else 0
+    assert distance(other.parameters(), whole.parameters()) <= apart
 
 
 @every

@@ -48,11 +48,6 @@ def test_a_judged_set_that_evaluates_nobody_is_refused(protocol, pair):
         evaluation.eligible(judgements(pair), log((0, 0), (1, 1)), PROTOCOLS[protocol])
 
 
-def test_an_unknown_protocol_is_refused_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean 'ubo-ijcai22'"):
-        evaluation.protocol("ubo-ijcai2022")
-
-
 @pytest.fixture(scope="module")
 def popular(small_world) -> tuple[Model, Judgements]:
     split = small_world.split(seed=0)

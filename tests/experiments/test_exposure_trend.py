@@ -1,8 +1,7 @@
 """Watching the correlation of learned and true exposure does not disturb the training."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +12,12 @@ from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments import spec as experiment
 from unexposed.experiments.data import open_data
 from unexposed.experiments.kinds import exposure_trend
-from unexposed.experiments.kinds.exposure_trend import ceiling, observations, trend
+from unexposed.experiments.kinds.exposure_trend import ceiling, trend
 from unexposed.experiments.task import Task
 from unexposed.methods import make
-from unexposed.methods.trained import TrainedMethod
+from unexposed.methods.umf import UMF
 from unexposed.model.model import Model
-from unexposed.model.recommender import Vectors
 from unexposed.progress import Silent
-from unexposed.training import loop as training
 from unexposed.training.given import Side
 
 QUICK = {"epochs": 3, "dim": 6, "patience": 0, "refit": False}
@@ -40,42 +37,22 @@ def watch(method, split, world, *, iterations=4):
     return trend(method, split, world.exposure, iterations=iterations, seed=5, progress=Silent())
 
 
-@dataclass(frozen=True)
-class Told(TrainedMethod):
-    """Returns a given exposure, and learns nothing."""
+@pytest.fixture
+def told(monkeypatch):
+    """Make a method whose exposure is given."""
 
-    name: ClassVar[str] = "told"
-    says: object = None
-    losses: tuple[float, ...] = (1.0,)
+    def told(exposure):
+        monkeypatch.setattr(UMF, "exposure", lambda self, parameters, users: exposure(users))
+        return UMF(**QUICK)
 
-    def __post_init__(self) -> None:
-        pass
-
-    def trainee(self, clicks, *, seed, side, progress):
-        losses = iter(self.losses)
-        start = {
-            "user_factors": np.zeros((clicks.n_users, 1), dtype=np.float32),
-            "item_factors": np.zeros((clicks.n_items, 1), dtype=np.float32),
-        }
-        return training.Trainee(
-            lambda: (next(losses) for _ in range(1)),
-            lambda: next(losses),
-            start.copy,
-            training.Memory.of(self.name, start, np.random.default_rng(seed)),
-        )
-
-    def vectors(self, parameters):
-        return Vectors(parameters["user_factors"], parameters["item_factors"])
-
-    def exposure(self, parameters, users):
-        return self.says(users)
+    return told
 
 
 # watching
 
 
 @pytest.mark.parametrize("method", WATCHED.values(), ids=WATCHED)
-def test_the_trend_is_that_of_fit_however_many_iterations_are_watched(method, split, small_world):
+def test_watching_any_number_of_iterations_leaves_the_training_as_it_is(method, split, small_world):
     def correlation(parameters):
         model = Model(method, parameters, split.train, {})
         found = exposure_correlation(model, small_world.exposure)
@@ -96,16 +73,22 @@ def test_the_trend_is_that_of_fit_however_many_iterations_are_watched(method, sp
     assert found["last"] == found["epochs"][-1]
 
 
-def test_a_loss_that_is_not_finite_ends_the_trend(split, small_world):
-    method = Told(epochs=4, says=small_world.exposure, losses=(1.0, 1.0, math.nan, 1.0))
-    found = watch(method, split, small_world, iterations=1)
+def test_a_loss_that_is_not_finite_ends_the_trend(split, small_world, monkeypatch):
+    losses, start = iter([1.0, 1.0, math.nan]), UMF.trainee
+
+    def trainee(self, clicks, **given):
+        steps = {"steps": lambda: iter([next(losses)]), "epoch": lambda: next(losses)}
+        return replace(start(self, clicks, **given), **steps)
+
+    monkeypatch.setattr(UMF, "trainee", trainee)
+    found = watch(UMF(**QUICK), split, small_world, iterations=1)
     assert len(found["epochs"]) == 2
     assert found["facts"]["ended"] == "the loss was not finite"
 
 
-def test_a_constant_exposure_has_no_correlation(split, small_world):
-    found = watch(Told(epochs=1, says=lambda u: np.ones((len(u), 60))), split, small_world)
-    assert found["epochs"] == [found["last"]] == [None]
+def test_a_constant_exposure_has_no_correlation(split, small_world, told):
+    found = watch(told(lambda users: np.ones((len(users), 60))), split, small_world)
+    assert {*found["iterations"], *found["epochs"], found["last"]} == {None}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +99,7 @@ def test_a_method_without_a_trend_is_refused_by_name(name, lack, split, small_wo
         watch(make(name), split, small_world)
 
 
-def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small_world):
+def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small_world, told):
     highest = ceiling(small_world.exposure, split.train)
     every = small_world.exposure(np.arange(small_world.n_users))
     centred = every - every.mean(axis=1, keepdims=True)
@@ -125,74 +108,11 @@ def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small
     guesses = [every.mean(axis=0), *(best + 0.1 * best.std() * rng.normal(size=(20, len(best))))]
 
     def reaches(guess):
-        method = Told(says=lambda users: np.broadcast_to(guess, (len(users), len(guess))))
+        method = told(lambda users: np.broadcast_to(guess, (len(users), len(guess))))
         return exposure_correlation(Model(method, {}, split.train, {}), small_world.exposure)
 
     assert reaches(best) == pytest.approx(highest, rel=1e-6)
     assert all(reaches(guess) < highest for guess in guesses)
-
-
-# rules that decide the paper's observations
-
-
-def lines_of_the_paper(data="ml_100k"):
-    """Trends like the paper's: all high early, joint falls, UBO stays, and above."""
-    trends = {
-        "expomf": ([0.1, 0.7, 0.9], [0.9, 0.9]),
-        "cjmf": ([0.1, 0.7, 0.85], [0.85, 0.8]),
-        "ubo-joint": ([0.5, 0.8, 0.88], [0.8, 0.6]),
-        "ubo": ([0.5, 0.85, 0.9], [0.92, 0.91]),
-    }
-    return [
-        {
-            "arm": arm,
-            "data": {"semi_synthetic": data, "power": 0.5},
-            "iterations": iterations,
-            "epochs": epochs,
-        }
-        for arm, (iterations, epochs) in trends.items()
-    ]
-
-
-def test_observations_of_the_paper_hold_for_trends_like_its_own():
-    found = {
-        data: [(o["observation"], o["holds"]) for o in observations(lines_of_the_paper(data))]
-        for data in ("ml_100k", "amazon_cds")
-    }
-    early, stable = ("all four reach a high correlation early", True), ("ubo stays stable", True)
-    assert found == {
-        "ml_100k": [early, ("ubo-joint decays", True), stable],
-        "amazon_cds": [early, stable, ("ubo stays above joint all along", True)],
-    }
-
-
-@pytest.mark.parametrize(
-    ("observation", "arm", "trend", "holds", "numbers"),
-    [
-        ("early", "cjmf", {"iterations": [0.9, 0.7, 0.79]}, False, {"cjmf": 0.79}),  # not the start
-        ("decays", "ubo-joint", {"epochs": [0.5, 0.84]}, False, {"highest": 0.88, "drop": 0.04}),
-        ("stable", "ubo", {"epochs": [0.95, 0.91]}, True, {"greatest_fall": 0.04}),
-        ("stable", "ubo", {"epochs": [0.95, 0.89]}, False, {"greatest_fall": 0.06}),
-        ("stable", "ubo", {"epochs": [0.5, 0.95]}, False, {"greatest_fall": 0.4}),  # it recovers
-        ("above joint", "ubo", {"epochs": [0.92, 0.3]}, False, {"share_above": 0.75}),
-    ],
-)
-def test_each_rule_by_hand(observation, arm, trend, holds, numbers):
-    lines = lines_of_the_paper("amazon_cds" if "joint" in observation else "ml_100k")
-    for line in lines:
-        line.update(trend if line["arm"] == arm else {})
-    (found,) = [o for o in observations(lines) if observation in o["observation"]]
-    assert found["holds"] is holds
-    assert {name: found["numbers"][name] for name in numbers} == pytest.approx(numbers)
-
-
-def test_rules_look_at_the_mean_over_seeds_of_each_world():
-    lines = [*lines_of_the_paper(), lines_of_the_paper()[-1] | {"epochs": [0.92, 0.71]}]
-    assert observations(lines)[-1]["numbers"]["last"] == pytest.approx(0.81)
-    lines += lines_of_the_paper("amazon_cds")[-1:]  # without the methods of other rules
-    worlds = [o["world"] for o in observations(lines)]
-    assert worlds == ["amazon_cds, power 0.5"] + 3 * ["ml_100k, power 0.5"]
-    assert observations(lines, ubo="another", joint="arm") == []
 
 
 def test_body_is_the_trend_on_the_split_of_the_seed():

@@ -40,15 +40,12 @@ def surprise(found: dict[str, float]) -> float:
 def test_drawn_variances_agree_with_the_formulas(loss):
     world = simulate.world(50, 40, seed=1, exposure_rate=0.3, relevance_rate=0.4)
     found = measure(world, random_model(world, seed=1), loss=loss, draws=1200, seed=1)
-    shares = sum(row["pairs"] * row["share"]["formula"] for row in found["rows"])
-    assert shares == pytest.approx(found["on_omega"]["formula"], rel=1e-10)
     assert surprise(found["on_omega"]) < 4
     assert found["on_omega"]["standard_error"] < 0.02 * found["on_omega"]["formula"]
     frequent = [row for row in found["rows"] if row["clicks"] > 2000]
     assert len(frequent) >= 3
     for row in frequent:
         assert surprise(row["on_p"]) < 4, row
-        assert surprise(row["share"]) < 4, row
 
 
 @every_loss
@@ -70,15 +67,6 @@ def test_total_formula_is_the_variance_over_every_possible_log(loss):
     found = measure(world, model, loss=loss, draws=4, seed=0)
     assert found["on_omega"]["formula"] == pytest.approx(variance, rel=1e-10)
     assert found["signal"] == pytest.approx((mean**2).sum(), rel=1e-10)
-
-
-@every_loss
-def test_the_mean_of_the_draws_differs_from_the_expected_gradient_only_by_chance(loss):
-    world = simulate.world(60, 50, seed=3)
-    found = measure(world, random_model(world, seed=0), loss=loss, draws=400, seed=1)
-    by_chance = found["on_omega"]["formula"] / 400
-    assert found["stray"] == pytest.approx(by_chance, rel=0.35)
-    assert found["stray"] < 0.01 * found["signal"]
 
 
 def test_both_losses_see_the_same_clicks_and_another_seed_draws_others(small_world):

@@ -1,7 +1,6 @@
 """Timing covers epochs and nothing else."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.experiments.kinds import timing
 from unexposed.methods import METHODS
-from unexposed.methods.trained import TrainedMethod
 from unexposed.progress import Silent
 from unexposed.settings import known
-from unexposed.training import loop as training
 
 
 class Clock:
@@ -27,28 +24,6 @@ class Clock:
         return self.now
 
 
-@dataclass(frozen=True)
-class Slow(TrainedMethod):
-    """Takes a minute to start, half a minute for its first epoch, then a second for each."""
-
-    name: ClassVar[str] = "slow"
-    clock: Clock | None = None
-
-    def __post_init__(self) -> None:
-        pass
-
-    def trainee(self, clicks, *, seed, side, progress):
-        self.clock.now += 60
-        takes = iter([30.0, 1.0, 2.0, 3.0])
-
-        def epoch() -> float:
-            self.clock.now += next(takes)
-            return 0.5
-
-        memory = training.Memory.of(self.name, {}, np.random.default_rng(seed))
-        return training.Trainee(lambda: iter(()), epoch, dict, memory)
-
-
 def quick(name: str, **settings):
     return make_with(name, {"epochs": 2, "dim": 4, "n_models": 2, "negatives": 3} | settings)
 
@@ -58,9 +33,21 @@ def timed(method, clicks):
 
 
 def test_neither_getting_ready_nor_the_first_epoch_is_timed(small_world, monkeypatch):
-    clock = Clock()
+    clock, takes = Clock(), iter([30.0, 1.0, 2.0, 3.0])
+    method = quick("mf", epochs=3, engine="reference")
+    start = type(method).trainee
+
+    def trainee(self, clicks, **given):
+        clock.now += 60
+        return replace(start(self, clicks, **given), epoch=epoch)
+
+    def epoch() -> float:
+        clock.now += next(takes)
+        return 0.5
+
     monkeypatch.setattr(timing, "time", clock)
-    found = timed(Slow(epochs=3, clock=clock), small_world.clicks(0))
+    monkeypatch.setattr(type(method), "trainee", trainee)
+    found = timed(method, small_world.clicks(0))
     assert found["epoch_seconds"] == [1, 2, 3]
     assert found["median"] == 2
 
@@ -101,21 +88,9 @@ def test_samples_of_an_epoch_by_hand(name, settings, samples):
     assert quick(name, **settings).pairs_of_epoch(clicks) == samples
 
 
-def test_ratio_is_worked_out_in_every_repeat_on_each_engine():
-    def line(arm, seed, seconds, engine="cpu"):
-        return {"arm": arm, "seed": seed, "epoch_seconds": seconds, "engine": engine}
-
-    lines = [
-        line("relmf", 0, [1.0, 2.0, 9.0]),
-        line("ubo", 0, [3.0, 4.0, 5.0]),
-        line("relmf", 1, [1.0]),
-        line("ubo", 1, [3.0]),
-        line("relmf", 2, [1.0]),  # without its UBO
-        line("relmf", 0, [0.5], engine="cuda"),
-        line("ubo", 0, [2.0], engine="cuda"),
-        line("cjmf", 0, [2.0], engine="other"),
-    ]
-    assert timing.ratio(lines) == [
-        {"engine": "cpu", "ratios": [2.0, 3.0], "median": 2.5, "least": 2.0, "greatest": 3.0},
-        {"engine": "cuda", "ratios": [4.0], "median": 4.0, "least": 4.0, "greatest": 4.0},
-    ]
+def test_the_ratio_is_the_median_over_repeats_that_have_both():
+    took = {("relmf", 0): [1.0, 2.0, 9.0], ("ubo", 0): [3.0, 4.0, 5.0]}
+    took |= {("relmf", 1): [1.0], ("ubo", 1): [3.0], ("relmf", 2): [1.0]}
+    lines = [{"arm": a, "seed": s, "epoch_seconds": seconds} for (a, s), seconds in took.items()]
+    assert timing.ratio(lines, over="ubo", under="relmf") == 2.5  # of 2 and 3
+    assert timing.ratio(lines, over="cjmf", under="relmf") is None

@@ -56,18 +56,3 @@ def test_mean_popularity_averages_within_a_list_and_then_over_users_with_one():
     assert catalogue.mean_popularity(LISTS, [6, 3, 0, 100]) == pytest.approx((3 + 4.5 + 6) / 3)
     with pytest.raises(InputError, match="no popularity to average"):
         catalogue.mean_popularity(np.full((2, 2), -1), [1, 2])
-
-
-@pytest.mark.parametrize(
-    ("lists", "n_items"),
-    [
-        (LISTS, 2),
-        (LISTS - 1, 6),
-        (LISTS.ravel(), 6),
-        (LISTS.astype(float), 6),
-        (LISTS[:, :0], 0),
-    ],
-)
-def test_lists_that_do_not_fit_the_catalogue_are_refused(lists, n_items):
-    with pytest.raises(InputError):
-        catalogue.coverage(lists, n_items)

@@ -2,19 +2,16 @@
 
 import json
 import re
-import shutil
 import sys
 
 import numpy as np
 import pytest
 
 import report_world as simulated
-from browser import check_self_contained, page_width
 from command import ended
 from unexposed.errors import InputError
 from unexposed.evaluation import significance as statistics
 from unexposed.experiments import results
-from unexposed.experiments import spec as experiment
 from unexposed.report.experiments import document as experiments_document
 from unexposed.report.pages import kind_of, write_experiments
 
@@ -51,10 +48,12 @@ def values(folder, arm, metric):
     return np.stack([results.unpack(protocol["values"][metric]) for protocol in own])
 
 
-def test_the_numbers_are_those_of_the_stored_values(folder, document):
+def test_the_numbers_come_from_the_stored_values(folder, document):
     rows = about(document, "coat")["found"]["comparison"]["results"]
     table = {arm: values(folder, arm, "dcg@3") for arm in ("random", "mf", "ubo", "ubo-frozen")}
     against = statistics.against_best(table, seed=0)
+    assert [row["method"] for row in rows] == list(table)  # in the order of the file
+    assert sum(row["metrics"]["dcg@3"]["best"] for row in rows) == 1
     for row in rows:
         found, stored = row["metrics"]["dcg@3"], table[row["method"]]
         assert (found["mean"], found["sd"]) == pytest.approx(
@@ -64,35 +63,7 @@ def test_the_numbers_are_those_of_the_stored_values(folder, document):
         assert found["below_best"] == pytest.approx(-against[row["method"]].difference)
 
 
-def test_rows_come_in_the_order_of_the_file_and_the_best_is_marked_once(document):
-    rows = about(document, "coat")["found"]["comparison"]["results"]
-    assert [row["method"] for row in rows] == ["random", "mf", "ubo", "ubo-frozen"]
-    assert sum(row["metrics"]["dcg@3"]["best"] for row in rows) == 1
-
-
-def test_the_papers_figure_stands_beside_ours_in_all_three_forms(written, page):
-    assert "(.931 ± .004)" in page
-    assert "(.931 ± .004)" in (written / "tables.md").read_text(encoding="utf-8")
-    assert r"(.931 $\pm$ .004)" in (written / "tables.tex").read_text(encoding="utf-8")
-
-
-def test_every_sign_in_the_tables_is_one_that_latex_prints(written):
-    assert (written / "tables.tex").read_text(encoding="utf-8").isascii()
-
-
-def test_strategies_are_known_by_one_name_whatever_an_experiment_calls_them(document):
-    arms = about(document, "ablation_coat")["found"]["ablation"]
-    names = ["ubo", "ubo-joint", "ubo-alternate", "ubo-bilevel_on_batch", "ubo-frozen"]
-    assert [arm["arm"] for arm in arms] == names
-
-
-def test_arms_are_shown_by_the_papers_titles(page):
-    assert ">JointOpt<" in page  # in a table
-    assert "<code>ubo-frozen</code>: UBO, frozen exposure." in page  # below one
-    assert page.count("L1, inverse propensity") >= 2  # in a table and a figure
-
-
-def test_a_strategy_is_set_against_ubo_on_the_same_users(document):
+def test_a_strategy_is_compared_with_ubo_on_the_same_users(document):
     arms = {a["arm"]: a for a in about(document, "ablation_coat")["found"]["ablation"]}
     low, high = arms["ubo-joint"]["difference_ci95"]
     assert low < arms["ubo-joint"]["difference"] < high < 0  # a tenth below by construction
@@ -116,6 +87,13 @@ def test_the_variance_of_a_loss_is_averaged_over_seeds_with_its_error(document):
 
 
 SAID = {
+    "the paper's figure beside ours": "(.931 ± .004)",
+    "the paper's title of an arm in a table": ">JointOpt<",
+    "and below one": "<code>ubo-frozen</code>: UBO, frozen exposure.",
+    "the strategies of a method": '<figure id="ablation">',
+    "worlds of several powers": '<figure id="powers">',
+    "the trend of the exposure": '<figure id="trends-epochs">',
+    "the noise of a loss": '<figure id="variance-variance">',
     "the highest correlation of one exposure for all": (
         "could reach: Amazon CDs and Vinyl, power 0.5 (.900)."
     ),
@@ -125,20 +103,12 @@ SAID = {
     "the command of an experiment": "unexposed run experiments/coat.toml",
     "the machine": "Some Processor",
     "the commit": "0123456789",
-    "the versions": "torch=",
 }
 
 
 @pytest.mark.parametrize("what", SAID)
 def test_the_page_says(page, what):
     assert SAID[what] in page
-
-
-def test_every_kind_of_experiment_has_its_figure(page):
-    for name in ("ablation", "powers", "trends-iterations", "trends-epochs", "timing"):
-        assert f'<figure id="{name}">' in page
-    assert '<figure id="variance-variance">' in page
-    assert page.count("<svg aria-hidden") == 2 + 1 + 2 + 2 + 1
 
 
 def test_a_caveat_is_shown_wherever_figures_of_its_data_are(page):
@@ -148,7 +118,7 @@ def test_a_caveat_is_shown_wherever_figures_of_its_data_are(page):
 def test_ids_are_unique_and_the_page_needs_neither_script_nor_network(page):
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    check_self_contained(page)
+    simulated.check_self_contained(page)
 
 
 def test_the_same_results_give_the_same_bytes(document, page, tmp_path):
@@ -170,8 +140,8 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     assert "mf" not in [row["method"] for row in rows]  # a mean of fewer seeds cannot compete
     write_experiments(document, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "<code>mf</code> (seed 1)" in page
-    assert "all of its 12 runs" in page
+    assert "1 of 12 runs, of <code>mf</code>." in page
+    assert "12 of 12 runs" in page
     assert "unexposed run experiments/unrun.toml" in page
 
 
@@ -203,16 +173,6 @@ def test_an_experiment_whose_study_is_not_made_yet_says_so_and_spoils_nothing(tm
     assert "mf.json" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
-def test_results_of_different_users_are_refused(tmp_path):
-    simulated.write(tmp_path, "coat", simulated.COAT)
-    asked = experiment.read(tmp_path / "coat.toml")
-    odd = simulated.line(asked, "mf", 2)
-    odd["protocols"]["ubo-ijcai22"]["who"] = "others"
-    results.append_line(tmp_path / "results" / "coat.jsonl", odd)
-    with pytest.raises(InputError, match="other users"):
-        experiments_document(tmp_path)
-
-
 def test_a_name_from_a_toml_file_is_text_and_never_markup(tmp_path):
     text = simulated.COAT.replace("Table 2: Coat", "<img src=x onerror=alert(1)> & $x$")
     arms = text.replace("[methods.ubo-frozen]", "[methods.\"<b onload='1'>|$y_1$\"]")
@@ -237,7 +197,7 @@ def test_a_folder_that_is_neither_kind_is_refused_in_one_sentence(tmp_path):
 def test_the_command_writes_the_report_and_prints_its_data(folder, tmp_path, capsys):
     out = tmp_path / "report"
     assert ended("report", str(folder), "--out", str(out), "--json") == 0
-    assert {p.name for p in out.iterdir()} == {"report.html", "tables.md", "tables.tex"}
+    assert {p.name for p in out.iterdir()} == {"report.html", "tables.md"}
     assert json.loads(capsys.readouterr().out)["folder"] == "experiments"
 
 
@@ -249,7 +209,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_the_command_refuses_what_makes_no_sense(folder, words, capsys):
+def test_the_command_refuses_impossible_options(folder, words, capsys):
     assert ended("report", str(folder), *words.split()) == 2
     assert REFUSED[words] in capsys.readouterr().err
 
@@ -265,9 +225,3 @@ def test_only_a_page_needs_the_packages_and_refuses_before_any_work(
     assert not (tmp_path / "out").exists()
     assert ended("report", str(folder), "--json") == 0
     assert json.loads(capsys.readouterr().out)["experiments"]
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
-def test_a_browser_shows_the_page_on_a_phone_and_on_a_desk(written, tmp_path):
-    for width in (390, 1280):
-        assert page_width(written / "report.html", tmp_path, width) <= width

@@ -1,17 +1,15 @@
-"""Tables in Markdown and LaTeX, drawings, and the looks of arms."""
+"""Tables in Markdown, drawings, and the looks of arms."""
 
 import math
 
-import numpy as np
 import pytest
 
 from unexposed.report.drawing import draw
-from unexposed.report.look import COLOURS, INK, looks, swatch
+from unexposed.report.look import INK, looks, swatch
 from unexposed.report.summary import known_as
 from unexposed.report.tables import (
     Cell,
     Table,
-    latex,
     markdown,
     number,
     p_value,
@@ -68,14 +66,6 @@ def test_markdown_keeps_pipes_and_backticks_inside_their_cell():
     ]
 
 
-def test_latex_prints_every_character_as_it_stands():
-    text = latex(TABLE)
-    assert r"\caption{A \& B}" in text
-    assert r"a\_1 $<$ b \\" in text
-    assert r"\textbf{50 \%} ($\pm$1) \\" in text
-    assert text.count("&") == text.count(r"\&") + 2  # one between the cells of each of two rows
-
-
 def test_no_two_arms_of_a_page_look_alike_and_each_keeps_its_look():
     arms = [f"arm {n}" for n in range(100)]
     found = looks([*arms, *arms], {"arm 3": "The third"})
@@ -92,27 +82,7 @@ def test_a_strategy_has_one_name():
     assert known_as("low_variance", None, None) == "low_variance"
 
 
-# How a dichromat sees linear RGB (Machado et al. 2009, full severity).
-DICHROMATS = {
-    "deuteranope": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
-    "protanope": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
-}
-
-
-@pytest.mark.parametrize("eyes", DICHROMATS)
-def test_the_first_colours_stay_apart_for_a_colour_blind_reader(eyes):
-    seen = [np.array(DICHROMATS[eyes]) @ linear(colour) for colour in COLOURS[:6]]
-    for at, one in enumerate(seen):
-        for other in seen[:at]:
-            assert np.abs(one.clip(0, 1) - other.clip(0, 1)).max() > 0.15
-
-
-def linear(colour):
-    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-
-
-def test_a_panel_takes_the_pages_colours_and_shows_text_as_it_stands():
+def test_a_panel_takes_the_colours_of_the_page_and_escapes_its_text():
     panel = draw("a b", "1 < 2 & $\\frac{$", lambda axes: axes.plot([0, 1]))
     assert "currentColor" in panel.svg
     assert INK not in panel.svg

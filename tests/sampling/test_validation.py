@@ -85,8 +85,3 @@ def test_an_empty_set_is_refused():
     empty = np.zeros(0, dtype=np.int32)
     with pytest.raises(InputError, match="validation set is empty"):
         ValidationSet(empty, empty, empty.astype(bool))
-
-
-def test_shuffling_keeps_the_pairs():
-    made = from_log(CLICKS, users=1.0, items=2)
-    assert sorted(pairs(made.shuffled(np.random.default_rng(0)))) == sorted(pairs(made))

@@ -1,4 +1,4 @@
-"""`unexposed compare`: methods trained on the same splits, judged on the same pairs."""
+"""`unexposed compare`: methods trained on the same splits, evaluated on the same pairs."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""`unexposed doctor`: whether this installation works, and how to cure it where it does not.
+"""`unexposed doctor`: whether this installation works, and how to mend what does not.
 
-Every part is checked by itself and whatever it raises becomes a finding, so that one broken part
-hides no other.
+Each part is checked alone, and whatever it raises becomes a finding: no broken part hides another.
 """
 
 import importlib
@@ -16,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -86,7 +86,7 @@ def _examine_model(folder: Path, *, as_json: bool) -> None:
 
 
 def examine(data_dir: Path | None = None) -> Findings:
-    """Check everything, in the order a person would."""
+    """Check everything, the simplest first."""
     yield from _guarded("python", _python)
     yield from _guarded("packages", _packages)
     yield from _guarded("extras", _extras)
@@ -102,14 +102,15 @@ def healthy(checks: list[Check]) -> bool:
     return all(check.state != "broken" for check in checks)
 
 
-def _guarded(name: str, look: Callable[[], Findings]) -> Findings:
+def _guarded(name: str, look: Callable[[], Findings], *, cure: str = "") -> Findings:
+    """Yield the findings of a look, and whatever it raises as one more."""
     try:
         yield from look()
     except InputError as error:
         yield Check(name, "broken", str(error))
-    except Exception as error:  # any failure is a finding
+    except Exception as error:
         reason = str(error).partition("\n")[0][:200]
-        cure = f"{install()}, or report this"
+        cure = cure or f"{install()}, or report this"
         yield Check(name, "broken", f"{type(error).__name__}: {reason}", cure)
 
 
@@ -123,13 +124,13 @@ def _python() -> Findings:
 def _packages() -> Findings:
     """Import each package that everything needs."""
     for name in sorted(_required().get("", [])):
-        try:
-            importlib.import_module(name)
-            yield Check(name, "ok", importlib.metadata.version(name))
-        except Exception as error:
-            reason = str(error).partition("\n")[0][:200]
-            cure = f"pip install --upgrade --force-reinstall {name}"
-            yield Check(name, "broken", f"{type(error).__name__}: {reason}", cure)
+        cure = f"pip install --upgrade --force-reinstall {name}"
+        yield from _guarded(name, partial(_package, name), cure=cure)
+
+
+def _package(name: str) -> Findings:
+    importlib.import_module(name)
+    yield Check(name, "ok", importlib.metadata.version(name))
 
 
 def _extras() -> Findings:

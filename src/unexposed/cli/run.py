@@ -32,7 +32,7 @@ def run(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run experiments; what is finished already is not run again."""
+    """Run experiments; finished runs are not repeated."""
     from unexposed.experiments import run as running
 
     asked = _read(files, miniature=miniature, seeds=seeds, engine=engine)

@@ -1,4 +1,4 @@
-"""How commands speak: lines and progress on standard error, results on standard output."""
+"""Print messages and progress to standard error, results to standard output."""
 
 import json
 import math

@@ -32,7 +32,7 @@ def tune(
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Choose the settings of methods on held-out clicks; a study that was stopped goes on."""
+    """Choose the settings of methods on held-out clicks; a stopped study resumes."""
     from unexposed.evaluation.compare import parse_methods
     from unexposed.tuning import search
 

@@ -16,6 +16,8 @@ from unexposed.ranking.blocks import Scores, blocks
 from unexposed.ranking.metrics import Ranking
 from unexposed.ranking.rank import rank_catalogue, rank_judged
 
+LIST = 10  # items of each list that `recommended` describes
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -114,7 +116,7 @@ def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
     return values
 
 
-def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> dict[str, Any]:
+def describe(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
     """Evaluate as plain data: every metric, overall and by popularity, and the lists."""
     evaluation = evaluate(model, judged, by)
     return {
@@ -126,7 +128,7 @@ def describe(model: Model, judged: Judgements, by: Protocol, *, k: int = 10) -> 
             for name, v in evaluation.values.items()
         },
         "by_popularity": by_popularity(model, judged, by),
-        "recommended": recommended(model, evaluation.users, k=k),
+        "recommended": recommended(model, evaluation.users),
     }
 
 
@@ -147,9 +149,9 @@ def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, A
     return found
 
 
-def recommended(model: Model, users: Indices, *, k: int = 10) -> dict[str, Any]:
+def recommended(model: Model, users: Indices) -> dict[str, Any]:
     """Describe how the lists of these users spread over the catalogue, as plain data."""
-    k = min(k, len(model.item_ids))
+    k = min(LIST, len(model.item_ids))
     lists, _ = model.top(users, k)
     counts = model.clicks.item_counts
     return {

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from unexposed.errors import InputError
 
 PERMUTATIONS = 10_000
+SIGNIFICANCE = 0.05
 _CHUNK = 2**22  # numbers drawn at once: 64 MB with their float64 copies
 
 
@@ -52,15 +53,12 @@ def mean_sd(values_by_seed: ArrayLike) -> tuple[float, float]:
 
 
 def bootstrap_interval(
-    values: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 2000
+    values: ArrayLike, *, seed: int, resamples: int = 2000
 ) -> tuple[float, float]:
-    """Confidence interval of the mean over users, by resampling users.
+    """95 % confidence interval of the mean over users, by resampling users.
 
     Efron's percentile interval; with one user both ends are that user's value.
     """
-    if not 0 < level < 1:
-        raise InputError(f"the confidence level must lie between 0 and 1, got {level}")
-    _check_repeats(resamples, "resamples")
     user_values = _table(values).mean(axis=0)
     n_users = len(user_values)
     generator = np.random.default_rng(seed)
@@ -68,7 +66,7 @@ def bootstrap_interval(
         user_values[generator.integers(n_users, size=(rows, n_users))].mean(axis=1)
         for rows in _chunks(resamples, n_users)
     ]
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -80,7 +78,6 @@ def paired_test(
     If neither were better, each user's difference could as well have the other sign. The p-value
     is (1 + flips that end at least as far from 0 as the data) / (1 + flips): never 0.
     """
-    _check_repeats(permutations, "permutations")
     a, b = _table(a), _table(b)
     if a.shape[1] != b.shape[1]:
         raise InputError(f"a paired test needs the same users, got {a.shape[1]} and {b.shape[1]}")
@@ -105,13 +102,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def against_best(
-    values: Mapping[str, ArrayLike],
-    *,
-    seed: int,
-    significance: float = 0.05,
-    permutations: int = PERMUTATIONS,
-) -> dict[str, Difference]:
+def against_best(values: Mapping[str, ArrayLike], *, seed: int) -> dict[str, Difference]:
     """Test each method against the one with the highest mean, with Holm's correction.
 
     The best itself (the first among equals) is listed with no difference and does not count in
@@ -121,15 +112,12 @@ def against_best(
     if not values:
         raise InputError("there is no method to compare")
     best = max(values, key=lambda name: mean_sd(values[name])[0])
-    tests = {
-        name: paired_test(values[name], values[best], seed=seed, permutations=permutations)
-        for name in values
-    }
+    tests = {name: paired_test(values[name], values[best], seed=seed) for name in values}
     adjusted = holm({name: test.p_value for name, test in tests.items() if name != best})
     adjusted[best] = 1.0
     return {
         name: Difference(
-            test.difference, test.p_value, adjusted[name], adjusted[name] <= significance
+            test.difference, test.p_value, adjusted[name], adjusted[name] <= SIGNIFICANCE
         )
         for name, test in tests.items()
     }
@@ -167,8 +155,3 @@ def _table(values: ArrayLike) -> NDArray[np.float64]:
     if not np.isfinite(table).all():
         raise InputError("values must be finite: leave out the users a metric is not defined for")
     return table
-
-
-def _check_repeats(n: int, what: str) -> None:
-    if n < 1:
-        raise InputError(f"{what} must be at least 1, got {n}")

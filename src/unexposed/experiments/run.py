@@ -209,20 +209,10 @@ def _side_by_side(
             with deaf_to_ctrl_c():
                 futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
             told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
-            broken = None  # a bug of ours: keep the runs under way, then raise it
             for number, future in enumerate(as_completed(futures), 1):
-                if future.cancelled():
-                    continue
-                error = future.exception()
-                if error is not None and not isinstance(error, BrokenProcessPool):
-                    broken = broken or error
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    continue
                 arm, seed = futures[future]
                 yield (arm, seed), future.result()
                 told.note(f"{experiment.name}: {arm}, seed {seed} done ({number} of {len(todo)})")
-            if broken is not None:
-                raise broken
     except BrokenProcessPool as error:
         raise InputError(
             "a worker process was killed, perhaps for lack of memory; use fewer --workers"

@@ -37,26 +37,26 @@ _METHOD_KEYS = {"method": str, "study": str, "settings": dict}
 
 def read(path: Path) -> Experiment:
     """Read the experiment of a TOML file; its tuning studies lie in `results` beside it."""
-    document = _document(path)
-    return parse(document, name=path.stem, where=str(path), studies=path.parent / "results")
+    return parse(document(path), name=path.stem, where=str(path), studies=path.parent / "results")
 
 
 def is_experiment(path: Path) -> bool:
     """Say whether a TOML file describes an experiment."""
-    return "kind" in _document(path)
+    return "kind" in document(path)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def document(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        json.dumps(document, allow_nan=False)  # every result line will contain it
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        json.dumps(found, allow_nan=False)  # every result line will contain it
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: dates and nan are not allowed ({error})") from error
-    return document
+    return found
 
 
 def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:

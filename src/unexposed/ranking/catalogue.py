@@ -46,7 +46,6 @@ def mean_popularity(lists: NDArray[np.integer], item_counts: ArrayLike) -> float
     Lists: users × k, −1 for empty. Yin et al. (VLDB 2012), average recommendation popularity.
     """
     counts = np.asarray(item_counts, dtype=np.float64)
-    _check_lists(lists, len(counts))
     filled = lists >= 0
     n_filled = filled.sum(axis=1)
     if not n_filled.any():
@@ -57,14 +56,4 @@ def mean_popularity(lists: NDArray[np.integer], item_counts: ArrayLike) -> float
 
 def _list_counts(lists: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
     """Count how often each item is recommended."""
-    _check_lists(lists, n_items)
     return np.bincount(lists[lists >= 0], minlength=n_items)
-
-
-def _check_lists(lists: NDArray[np.integer], n_items: int) -> None:
-    if n_items < 1:
-        raise InputError(f"the catalogue must hold at least 1 item, got {n_items}")
-    if lists.ndim != 2 or lists.dtype.kind not in "iu":
-        raise InputError("recommendation lists must be item indices, users × k, -1 for empty")
-    if lists.size and not -1 <= lists.min() <= lists.max() < n_items:
-        raise InputError(f"recommendation lists have an item index outside -1 … {n_items - 1}")

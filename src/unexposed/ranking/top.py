@@ -20,14 +20,6 @@ def tie_break(user: int, item: int) -> Any:
 
 
 @compiled
-def stands_before(rival: int, item: int, row: Array, user: int) -> bool:
-    """Say whether the rival ranks above the item in the user's row of scores."""
-    return row[rival] > row[item] or (
-        row[rival] == row[item] and tie_break(user, rival) < tie_break(user, item)
-    )
-
-
-@compiled
 def ranks(
     block: Array, rows: Array, items: Array, users: Array, user_start: Array, clicked: Array
 ) -> Array:
@@ -50,9 +42,10 @@ def ranks(
         else:
             before = 0
             for rival in range(len(row)):
-                before += stands_before(rival, item, row, user)
+                before += follows(item, score, rival, row[rival], user)
             for click in range(first, stop):
-                before -= stands_before(clicked[click], item, row, user)
+                rival = clicked[click]
+                before -= follows(item, score, rival, row[rival], user)
         found[n] = 1 + before
     return found
 
@@ -76,11 +69,6 @@ def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> t
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(share, range(threads)))
     return items, scores
-
-
-def best_first(block: Array, users: Array, k: int) -> Array:
-    """Find the k best columns of each row, best first."""
-    return best(np.require(block, requirements=["C", "W"]), users, k)[0]
 
 
 @compiled

@@ -44,7 +44,7 @@ def _closeup(model: Model, sample: Sample, row: int, names: Names) -> dict[str, 
 
 
 def _chosen(model: Model, sample: Sample) -> list[tuple[int, str]]:
-    """Rows of the sample, each once, with what makes them worth a look."""
+    """Rows of the sample, each once, with the reason to show them."""
     counts = model.clicks.user_counts[sample.users]
     by_activity = np.argsort(counts, kind="stable")
     last = len(by_activity) - 1

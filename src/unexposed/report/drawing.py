@@ -1,4 +1,4 @@
-"""Panels drawn by matplotlib as SVG inside a page: in its colours, with ids of their own."""
+"""Draw panels with matplotlib as inline SVG, in the colours of the page, with unique ids."""
 
 import io
 import re
@@ -12,8 +12,8 @@ from unexposed.report.look import GRID, INK, Look
 WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size
 
 _STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
-    "text.parse_math": False,  # and a dollar sign a dollar sign
+    "svg.fonttype": "none",  # text stays text, to be read aloud, searched and copied
+    "text.parse_math": False,  # a dollar sign stays a dollar sign
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.labelsize": 10,
@@ -71,7 +71,6 @@ def draw(
     title: str,
     paint: Callable[..., object],
     *data: Any,
-    width: float = WIDTH,
     height: float = HEIGHT,
 ) -> Panel:
     """A panel of one set of axes, painted by the function from the data."""
@@ -83,7 +82,7 @@ def draw(
     # the same results give the same bytes: ids are salted with the name, and no date is written
     style: Any = {**_STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style):
-        canvas = Canvas(figsize=(width, height), layout="constrained")
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
         axes = canvas.subplots()
         axes.set_title(title, loc="left")
         paint(axes, *data)

@@ -21,33 +21,22 @@ Titles = Mapping[str, str]  # of arms
 
 
 def full_comparison(name: str, title: str, document: dict[str, Any], paper: Paper) -> Table:
-    """Every metric of the protocol; the paper's figure after ours, † where the test says below."""
+    """Every metric of the protocol, the paper's figure after ours, and the test if there is one."""
     metrics = list(document["results"][0]["metrics"])
     first = "dcg@3" if "dcg@3" in metrics else metrics[0]
+    tested = "p_holm" in document["results"][0]["metrics"][first]
     rows = []
     for result in document["results"]:
         found, method = result["metrics"], result["method"]
         figures = [mean_cell(found[m], aside=paper_figure(paper, m, method)) for m in metrics]
-        rows.append(cells(code(method), *figures, *against_best(found[first])))
-    heads = ["method", *map(shown, metrics), *test_heads(first)]
-    notes = [
-        protocol_note(document),
-        "Best in bold; † below the best, p < .05 (sign-flip test over users, Holm).",
-    ]
+        test = against_best(found[first]) if tested else []
+        rows.append(cells(code(method), *figures, *test))
+    heads = ["method", *map(shown, metrics), *(test_heads(first) if tested else [])]
+    mark = "; † below the best, p < .05 (sign-flip test over users, Holm)" if tested else ""
+    notes = [protocol_note(document), f"Best in bold{mark}."]
     if any(cell.aside for row in rows for cell in row):
         notes.append("In brackets: the paper's figure.")
     return Table(name, title, heads, rows, notes)
-
-
-def plain_comparison(name: str, title: str, document: dict[str, Any]) -> Table:
-    """Every metric of the protocol without tests, for the appendix."""
-    metrics = list(document["results"][0]["metrics"])
-    rows = [
-        cells(code(result["method"]), *(mean_cell(result["metrics"][m]) for m in metrics))
-        for result in document["results"]
-    ]
-    heads = ["method", *map(shown, metrics)]
-    return Table(name, title, heads, rows, [protocol_note(document), "Best in bold."])
 
 
 def mean_cell(metric: dict[str, Any], *, aside: str = "") -> Cell:

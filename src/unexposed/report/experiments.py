@@ -1,6 +1,5 @@
 """A folder of experiments and its results, as one document of plain data."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from unexposed.errors import InputError
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiment
-from unexposed.experiments.kinds import exposure_trend, gradient_variance
+from unexposed.experiments.kinds import gradient_variance
 from unexposed.experiments.kinds.compare import from_lines
 from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment
@@ -31,19 +30,9 @@ def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dic
     paper = folder / "paper.toml"
     return {
         "folder": folder.resolve().name,
-        "paper": _toml(paper) if paper.is_file() else {},
+        "paper": experiment.document(paper) if paper.is_file() else {},
         "experiments": found,
-        "environment": _environment(folder, found),
     }
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:  # neither TOML nor UTF-8
-        raise InputError(f"{path} is not valid TOML: {error}") from error
 
 
 def _experiment(path: Path) -> dict[str, Any]:
@@ -51,7 +40,7 @@ def _experiment(path: Path) -> dict[str, Any]:
     about: dict[str, Any] = {
         "name": path.stem,
         "title": path.stem,
-        "kind": _toml(path)["kind"],
+        "kind": experiment.document(path)["kind"],
         "command": f"unexposed run {path.resolve().parent.name}/{path.name}",
         "problem": None,
         "missing": [],
@@ -114,7 +103,6 @@ _FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
     "exposure_trend": lambda _, lines: {
         "trend": summary.trend(lines),
         "ceiling": summary.ceiling(lines),
-        "observations": exposure_trend.observations(lines),
     },
     "gradient_variance": lambda _, lines: {
         "variance": summary.variance(lines),
@@ -122,18 +110,3 @@ _FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
     },
     "timing": lambda _, lines: {"timing": summary.timing(lines)},
 }
-
-
-def _environment(folder: Path, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Machines and versions behind the results, and which experiments ran there."""
-    places: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for about in found:
-        for line in results.read_lines(folder / "results" / f"{about['name']}.jsonl"):
-            versions = line.get("versions") or {}
-            key = (str(line.get("machine")), tuple(sorted(versions.items())))
-            place = places.setdefault(
-                key, {"machine": key[0], "versions": versions, "experiments": []}
-            )
-            if about["name"] not in place["experiments"]:
-                place["experiments"].append(about["name"])
-    return list(places.values())

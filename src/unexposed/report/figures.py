@@ -8,41 +8,29 @@ import numpy as np
 from unexposed.report.drawing import Figure, draw, line_style
 from unexposed.report.look import INK, Look, Looks
 from unexposed.report.summary import FEWEST_CLICKS
-from unexposed.report.tables import number, seconds, shown
+from unexposed.report.tables import shown
 
 Panels = list[dict[str, Any]]
 Arms = list[dict[str, Any]]
 
 
 def ablation(panels: Panels, looks: Looks, *, metric: str, base: str) -> Figure:
-    """A level for each strategy, and its paired difference from the usual one."""
-    drawn = []
-    for panel in panels:
-        name, where, arms = f"ablation-{panel['experiment']}", panel["title"], panel["arms"]
-        drawn.append(draw(name, f"{where}: {shown(metric)}", _bars, arms, looks, metric))
-        label, title = f"{shown(metric)} − {base}'s", f"{where}: difference from {base}"
-        drawn.append(draw(f"{name}-difference", title, _differences, arms, looks, label))
+    """The paired difference of each strategy from the usual one."""
+    label = f"{shown(metric)} − {base}'s"
+    drawn = [
+        draw(
+            f"ablation-{panel['experiment']}",
+            f"{panel['title']}: difference from {base}",
+            _differences,
+            *(panel["arms"], looks, label),
+        )
+        for panel in panels
+    ]
     caption = (
-        "Left: the mean over users and seeds with its 95 % interval over users; a dot is one seed. "
-        f"Right: each user's value less {base}'s on the same user, with the 95 % interval of the "
-        "mean: an interval that leaves zero out is a difference."
+        f"Each user's value less {base}'s on the same user, with the 95 % interval of the mean: "
+        "an interval without zero is a difference."
     )
     return Figure("ablation", "How the exposure is learned (RQ2)", caption, drawn, columns=2)
-
-
-def _bars(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
-    for at, arm in enumerate(arms):
-        low, high = arm["ci95"]
-        axes.bar(at, arm["mean"], color=looks[arm["arm"]].colour, width=0.62, alpha=0.5)
-        axes.plot([at, at], [low, high], color=INK, linewidth=1.4)
-        spots = at + np.linspace(-0.16, 0.16, len(arm["by_seed"]))
-        axes.plot(spots, arm["by_seed"], ".", color=INK, markersize=4)
-        _annotate(axes, number(arm["mean"]), (at, high), (0, 4), ha="center")
-    axes.set_ylabel(shown(metric))
-    axes.set_ylim(0, 1.15 * max(arm["ci95"][1] for arm in arms))
-    names = [textwrap.fill(looks[arm["arm"]].title, 10) for arm in arms]
-    axes.set_xticks(range(len(arms)), names)
-    axes.grid(visible=False, axis="x")
 
 
 def _differences(axes: Any, arms: Arms, looks: Looks, label: str) -> None:
@@ -52,21 +40,12 @@ def _differences(axes: Any, arms: Arms, looks: Looks, label: str) -> None:
         axes.plot(arm["difference_ci95"], [at, at], color=look.colour, linewidth=2.4)
         axes.plot(arm["difference"], at, look.marker, color=look.colour, markersize=7)
     axes.axvline(0, color=INK, linewidth=1)
-    _named_rows(axes, others, looks, label, ticks=4)
-
-
-def _named_rows(axes: Any, arms: Arms, looks: Looks, label: str, *, ticks: int) -> None:
-    """A row for each arm, the first on top, by its title."""
-    names = [textwrap.fill(looks[arm["arm"]].title, 16) for arm in arms]
-    axes.set_yticks(range(len(arms)), names)
-    axes.set_ylim(len(arms) - 0.5, -0.5)
+    names = [textwrap.fill(looks[arm["arm"]].title, 16) for arm in others]
+    axes.set_yticks(range(len(others)), names)
+    axes.set_ylim(len(others) - 0.5, -0.5)  # the first on top
     axes.set_xlabel(label)
-    axes.locator_params(axis="x", nbins=ticks)
+    axes.locator_params(axis="x", nbins=4)
     axes.grid(visible=False, axis="y")
-
-
-def _annotate(axes: Any, text: str, at: Any, offset: tuple[int, int], **align: str) -> None:
-    axes.annotate(text, at, offset, textcoords="offset points", **align)
 
 
 def powers(panels: Panels, looks: Looks, *, metric: str) -> Figure:
@@ -106,7 +85,7 @@ def _power_lines(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
 
 
 def trends(panels: Panels, looks: Looks, *, over: str) -> Figure:
-    """Correlation of the learned with the true exposure as training goes on."""
+    """Correlation of learned and true exposure during training."""
     drawn = [
         draw(f"trend-{over}-{panel['experiment']}-{at}", panel["title"], _trend, panel, looks, over)
         for at, panel in enumerate(panels)
@@ -184,31 +163,6 @@ def _variance_points(axes: Any, rows: Arms, look: Look, limits: tuple[float, flo
     axes.set_xlabel("exposure m")
     axes.set_ylabel("variance of ∂L/∂p")
     axes.legend(frameon=False)
-
-
-def timing(panels: Panels, looks: Looks) -> Figure:
-    """Seconds that an epoch takes, on every engine it was measured on."""
-    drawn = [
-        draw(
-            f"timing-{at}-{panel['engine']}",
-            f"{panel['title']}, {panel['engine']}",
-            _time_bars,
-            *(panel["arms"], looks),
-            height=0.9 + 0.42 * len(panel["arms"]),
-        )
-        for at, panel in enumerate(panels)
-    ]
-    caption = "Median of the repeats; a dot is one of them. Every panel has its own scale."
-    return Figure("timing", "Seconds an epoch", caption, drawn)
-
-
-def _time_bars(axes: Any, arms: Arms, looks: Looks) -> None:
-    for at, arm in enumerate(arms):
-        axes.barh(at, arm["median"], color=looks[arm["arm"]].colour, height=0.6, alpha=0.5)
-        axes.plot(arm["seconds"], [at] * len(arm["seconds"]), ".", color=INK, markersize=4)
-        _annotate(axes, seconds(arm["median"]), (max(arm["seconds"]), at), (5, 0), va="center")
-    axes.set_xlim(0, 1.25 * max(max(arm["seconds"]) for arm in arms))
-    _named_rows(axes, arms, looks, "seconds an epoch", ticks=5)
 
 
 def _legend(panels: Panels, looks: Looks) -> list[Look]:

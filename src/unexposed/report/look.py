@@ -8,8 +8,8 @@ print without colour, too.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-INK = "#010203"  # stands for the page's text colour, black or white
-GRID = "#040506"  # stands for the page's faint lines
+INK = "#010203"  # replaced by the text colour of the page
+GRID = "#040506"  # replaced by the colour of faint lines
 
 BLUE, SKY, GREEN, GREY = "#1274bb", "#45a5dd", "#009e73", "#808080"
 OLIVE, VIOLET, PINK, ORANGE, VERMILLION = "#9c9400", "#7050d8", "#cc79a7", "#e09a00", "#c84a00"

@@ -1,4 +1,4 @@
-"""Where numbers came from: the runs behind each arm, and the machines behind all of them."""
+"""Tables of where numbers came from, and which runs are missing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,31 +25,13 @@ def origins(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:
 
 
 def lacking(about: dict[str, Any]) -> str:
-    """Which runs of an experiment are missing, in a few words."""
+    """Say which runs of an experiment are missing."""
     if about["problem"]:
         return str(about["problem"])
-    n_arms, every = about["arms"], list(range(about["seeds"]))
+    runs = sum(len(lack["seeds"]) for lack in about["missing"])
+    arms = ", ".join(f"`{lack['arm']}`" for lack in about["missing"])
     stale = f"; {about['stale']} stored results are of other settings" if about["stale"] else ""
-    if len(about["missing"]) == n_arms and all(m["seeds"] == every for m in about["missing"]):
-        return f"all of its {n_arms * len(every)} runs{stale}"
-    return "; ".join(_lack(lack, every) for lack in about["missing"]) + stale
-
-
-def _lack(lack: dict[str, Any], every: list[int]) -> str:
-    if lack["seeds"] == every:
-        return f"`{lack['arm']}`"
-    word = "seed" if len(lack["seeds"]) == 1 else "seeds"
-    return f"`{lack['arm']}` ({word} {', '.join(map(str, lack['seeds']))})"
-
-
-def environment(places: Sequence[dict[str, Any]]) -> Table:
-    """The machines and versions behind the results."""
-    rows = [
-        cells(place["machine"], _words(place["versions"]), ", ".join(place["experiments"]))
-        for place in places
-    ]
-    heads = ["machine", "versions", "experiments"]
-    return Table("machines", "Where the results were made", heads, rows, words=3)
+    return f"{runs} of {about['arms'] * about['seeds']} runs, of {arms}{stale}"
 
 
 def _words(what: Any) -> str:

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from a template, with everything from outside escaped."""
+"""Render one self-contained HTML page from a template, with all data escaped."""
 
 import re
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ from unexposed.report.sections import sections, titles
 Say = Callable[[str], object]
 Kind = Literal["experiments", "model"]
 
-PAGE, MARKDOWN, LATEX = "report.html", "tables.md", "tables.tex"
+PAGE, MARKDOWN = "report.html", "tables.md"
 
 
 def kind_of(path: Path) -> Kind:
@@ -48,7 +48,7 @@ def check_out(kind: Kind, out: Path) -> None:
 
 
 def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
-    """Write the experiments' page, and their tables as Markdown and LaTeX; a line on each file."""
+    """Write the experiments' page and their tables as Markdown; return a line about each file."""
     check_out("experiments", out)
     found, every = sections(document), document["experiments"]
     incomplete = [about for about in every if about["missing"] or about["problem"]]
@@ -68,18 +68,15 @@ def write_experiments(document: dict[str, Any], out: Path) -> list[str]:
             for section in found
             for about in section.experiments
         },
-        environment=origin_tables.environment(document["environment"]),
     )
     shown = [table for section in found for table in section.tables]
     _write(out / PAGE, html)
     parts = [f"## {table.title}\n\n{tables.markdown(table)}\n" for table in shown]
     _write(out / MARKDOWN, "\n".join([f"# {title}\n", *parts]))
-    head = "% needs \\usepackage{booktabs}\n"
-    _write(out / LATEX, head + "\n\n".join(tables.latex(table) for table in shown) + "\n")
     return [
         f"{out / PAGE}: {len(every) - len(incomplete)} of {len(every)} experiments complete, "
         f"{len(shown)} tables",
-        f"{out / MARKDOWN} and {out / LATEX}: the tables alone",
+        f"{out / MARKDOWN}: the tables alone",
     ]
 
 
@@ -140,11 +137,8 @@ def write_model(document: dict[str, Any], out: Path) -> list[str]:
             "tail": draw.long_tail(document["log"]),
             "training": draw.training(document["facts"]),
             "relations": draw.relations(document["relations"]),
-            "strata": draw.strata(document["lists"]),
         },
         tables={
-            "spreads": make.spreads(document["log"]),
-            "correlations": make.correlations(document["relations"]),
             "lists": make.lists(document["lists"]),
             "judged": make.judged(document["judged"]) if document["judged"] else None,
             "lifted": [

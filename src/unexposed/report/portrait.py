@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from unexposed import settings
 from unexposed.data.clicks import Clicks, Judgements
@@ -57,26 +56,14 @@ def log(clicks: Clicks) -> dict[str, Any]:
     """Size of the log, and how unevenly its clicks fall on items and users."""
     items = np.sort(clicks.item_counts)[::-1]
     users = np.sort(clicks.user_counts)[::-1]
-    stratum = catalogue.strata(clicks.item_counts)
     return {
         "users": clicks.n_users,
         "items": clicks.n_items,
         "clicks": len(clicks),
-        "share_clicked": len(clicks) / (clicks.n_users * clicks.n_items),
-        "clicks_a_user": _spread(users),
-        "clicks_an_item": _spread(items),
-        "items_without_clicks": int((items == 0).sum()),
         "share_of_top_tenth": float(items[: max(1, len(items) // 10)].sum() / max(items.sum(), 1)),
-        "strata": {name: int((stratum == at).sum()) for at, name in enumerate(STRATA)},
         "item_curve": _curve(items),
         "user_curve": _curve(users),
     }
-
-
-def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
-    low, middle, high = np.quantile(counts, [0.1, 0.5, 0.9])
-    named = {"tenth": float(low), "median": float(middle), "ninth": float(high)}
-    return named | {"most": int(counts[0])}
 
 
 def _curve(counts: NDArray[np.int64]) -> dict[str, list[int]]:
@@ -86,24 +73,11 @@ def _curve(counts: NDArray[np.int64]) -> dict[str, list[int]]:
 
 
 def relations(model: Model, sample: Sample) -> dict[str, Any]:
-    """Relations between relevance, exposure and popularity over the sampled pairs."""
-    counts = model.clicks.item_counts[sample.pair_items]
-    held = {
-        "relevance": sample.relevance if sample.relevance is not None else sample.score,
-        "exposure": sample.exposure,
-        "popularity": counts.astype(np.float64),
-    }
-    known = {name: values for name, values in held.items() if values is not None}
-    pairs = [("relevance", "popularity"), ("exposure", "popularity"), ("relevance", "exposure")]
+    """Exposure and relevance of the sampled pairs, by popularity of the item."""
     stratum = catalogue.strata(model.clicks.item_counts)[sample.pair_items]
     return {
         "pairs": len(sample.pair_items),
         "relevance_is_a_chance": sample.relevance is not None,
-        "rank_correlation": {
-            f"{a} and {b}": rank_correlation(known[a], known[b])
-            for a, b in pairs
-            if a in known and b in known
-        },
         "by_popularity": _by_popularity(model, sample),
         "never_shown": None if sample.unexposed is None else _mean(sample.unexposed),
         "never_shown_by_stratum": {
@@ -111,18 +85,7 @@ def relations(model: Model, sample: Sample) -> dict[str, Any]:
             for at, name in enumerate(STRATA)
             if sample.unexposed is not None
         },
-        "never_shown_histogram": _histogram(sample.unexposed),
     }
-
-
-def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Spearman's rank correlation; None where one side does not vary."""
-    if len(a) == 0:
-        return None
-    x, y = rankdata(a), rankdata(b)
-    x, y = x - x.mean(), y - y.mean()
-    spread = float(np.sqrt((x**2).sum() * (y**2).sum()))
-    return float((x * y).sum() / spread) if spread else None
 
 
 def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
@@ -154,13 +117,6 @@ def _by_popularity(model: Model, sample: Sample) -> list[dict[str, Any]]:
 def _thirds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The third of the pairs that each count falls in: 0, 1 or 2."""
     return np.searchsorted(np.quantile(counts, [1 / 3, 2 / 3]), counts, side="left")
-
-
-def _histogram(chances: NDArray[np.float64] | None) -> dict[str, list[float]] | None:
-    if chances is None or len(chances) == 0:
-        return None
-    shares, edges = np.histogram(chances, bins=20, range=(0, 1))
-    return {"edges": edges.tolist(), "share": (shares / len(chances)).tolist()}
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

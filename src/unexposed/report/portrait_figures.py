@@ -3,7 +3,7 @@
 from typing import Any
 
 from unexposed.report.drawing import Figure, draw, line_style
-from unexposed.report.look import BLUE, INK, ORANGE, VERMILLION, Look
+from unexposed.report.look import BLUE, ORANGE, VERMILLION, Look
 
 # thirds of the users by their clicks
 ACTIVITY = (
@@ -76,23 +76,11 @@ def relations(data: dict[str, Any]) -> Figure | None:
         ]
         if any(rows for _, rows in groups):
             panels.append(draw(f"relation-{what}", title, _lines, groups, what))
-    caption = f"Means over {data['pairs']:,} sampled pairs without a click."
-    if histogram := data["never_shown_histogram"]:
-        panels.append(draw("never-shown", "Pairs without a click", _histogram, histogram))
-        caption += (
-            " The last panel shows the chance that the item was never shown, given that it was not "
-            "clicked: (1 − m) / (1 − m·p)."
-        )
     if not panels:
         return None
-    return Figure(
-        "relations",
-        "Exposure, relevance and popularity",
-        caption,
-        panels,
-        list(ACTIVITY),
-        columns=2 if len(panels) % 3 else 3,
-    )
+    title = "Exposure, relevance and popularity"
+    caption = f"Means over {data['pairs']:,} sampled pairs without a click."
+    return Figure("relations", title, caption, panels, list(ACTIVITY), columns=2)
 
 
 def _lines(axes: Any, groups: list[tuple[Look, list[dict[str, Any]]]], what: str) -> None:
@@ -103,45 +91,3 @@ def _lines(axes: Any, groups: list[tuple[Look, list[dict[str, Any]]]], what: str
     axes.set_ylim(bottom=0)
     axes.set_xlabel("clicks of the item")
     axes.set_ylabel({"exposure": "exposure m", "relevance": "relevance p"}[what])
-
-
-def _histogram(axes: Any, data: dict[str, list[float]]) -> None:
-    edges = data["edges"]
-    width = edges[1] - edges[0]
-    axes.bar(edges[:-1], data["share"], width=width, align="edge", color=BLUE, alpha=0.6)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("chance that the item was never shown")
-    axes.set_ylabel("share of the pairs")
-
-
-def strata(lists: dict[str, Any]) -> Figure:
-    """Shares of head, middle and tail in clicks, popular lists and the model's lists."""
-    shares = {
-        "clicks": lists["log_strata"],
-        "popular list": lists["popular"]["strata"],
-        "this model": lists["model"]["strata"],
-    }
-    panel = draw("strata-shares", "Share by popularity", _stacked, shares, height=2.3)
-    caption = (
-        "Head, middle and tail items hold about a third of the clicks each. Lists of "
-        f"{lists['k']} for {lists['users']:,} sampled users."
-    )
-    return Figure("strata", "Where clicks and lists fall", caption, [panel], columns=2)
-
-
-def _stacked(axes: Any, shares: dict[str, dict[str, float | None]]) -> None:
-    for at, parts in enumerate(shares.values()):
-        left = 0.0
-        for (name, share), colour in zip(parts.items(), (BLUE, ORANGE, VERMILLION), strict=True):
-            width = share or 0.0
-            axes.barh(at, width, left=left, color=colour, alpha=0.6, height=0.62)
-            if width > 0.12:
-                axes.text(
-                    left + width / 2, at, f"{name} {width:.0%}", ha="center", va="center", color=INK
-                )
-            left += width
-    axes.set_yticks(range(len(shares)), list(shares))
-    axes.set_ylim(len(shares) - 0.5, -0.5)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("share")
-    axes.grid(visible=False, axis="y")

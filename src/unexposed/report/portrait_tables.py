@@ -88,36 +88,19 @@ def _about_judged(judged: dict[str, Any]) -> str:
     return f"On judged items its {shown(headline)} is {overall} over {users}: {parts}."
 
 
-def spreads(log: dict[str, Any]) -> Table:
-    """Quantiles of the clicks of users and items."""
-    rows = [
-        cells(what, *(f"{log[key][at]:,.0f}" for at in ("tenth", "median", "ninth", "most")))
-        for what, key in (("a user", "clicks_a_user"), ("an item", "clicks_an_item"))
-    ]
-    heads = ["clicks of", "lowest tenth below", "median", "highest tenth above", "most"]
-    strata = ", ".join(f"{name} {count:,}" for name, count in log["strata"].items())
-    notes = [f"Items by popularity: {strata}; without clicks {log['items_without_clicks']:,}."]
-    return Table("spreads", "Clicks of users and items", heads, rows, notes)
-
-
-def correlations(relations: dict[str, Any]) -> Table:
-    """Rank correlations of relevance, exposure and popularity."""
-    found = relations["rank_correlation"].items()
-    rows = [cells(pair, number(value, 2)) for pair, value in found]
-    note = "Spearman's rank correlation over the sampled pairs; a dash where one does not vary."
-    return Table("correlations", "What goes together", ["", "correlation"], rows, [note])
-
-
 def lists(data: dict[str, Any]) -> Table:
     """The model's lists beside the popular list."""
     rows = []
     for title, key in (("this model", "model"), ("the popular list", "popular")):
         about = data[key]
         clicks = NONE if about["mean_clicks"] is None else f"{about['mean_clicks']:,.0f}"
-        rows.append(cells(title, f"{about['coverage']:.1%}", number(about["gini"]), clicks))
-    heads = ["", "share of the catalogue", "Gini", "mean clicks of an item"]
+        shares = (f"{share or 0:.0%}" for share in about["strata"].values())
+        coverage = f"{about['coverage']:.1%}"
+        rows.append(cells(title, coverage, number(about["gini"]), clicks, *shares))
+    heads = ["", "share of the catalogue", "Gini", "mean clicks of an item", *data["log_strata"]]
     title = f"Lists of {data['k']} for {data['users']:,} sampled users"
-    return Table("lists", title, heads, rows)
+    note = "Head, middle and tail items hold about a third of the clicks each."
+    return Table("lists", title, heads, rows, [note])
 
 
 def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:

@@ -1,4 +1,4 @@
-"""A sample of users and of pairs without a click, with the model's scores and exposure of them."""
+"""Sample users, and pairs without a click with the model's relevance and exposure."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,6 @@ class Sample:
     popular: Indices  # (users, k): the most clicked items that the user has not clicked
     pair_users: Indices
     pair_items: Indices
-    score: NDArray[np.float64]
     relevance: NDArray[np.float64] | None  # P(click | exposed), where a score is or gives one
     exposure: NDArray[np.float64] | None
     unexposed: NDArray[np.float64] | None  # P(not exposed | no click)
@@ -47,8 +46,7 @@ def draw(model: Model, *, seed: int = 0) -> Sample:
     users = np.sort(rng.choice(active, min(USERS, len(active)), replace=False))
     k = min(LIST, clicks.n_items)
     pair_users, pair_items = _unclicked(clicks, users, rng)
-    score = scores_of(model, pair_users, pair_items)
-    relevance = relevance_of(model, score)
+    relevance = relevance_of(model, scores_of(model, pair_users, pair_items))
     exposure = exposure_of(model, pair_users, pair_items)
     return Sample(
         users,
@@ -56,7 +54,6 @@ def draw(model: Model, *, seed: int = 0) -> Sample:
         _popular(clicks, users, k),
         pair_users,
         pair_items,
-        score,
         relevance,
         exposure,
         never_shown(model, relevance, exposure),

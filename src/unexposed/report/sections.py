@@ -36,7 +36,7 @@ def sections(document: Document) -> list[Section]:
 
 
 def titles(document: Document) -> dict[str, str]:
-    """How the paper calls arms of the experiments."""
+    """The paper's names for the arms of the experiments."""
     return document["paper"].get("titles", {})
 
 
@@ -149,12 +149,9 @@ def _trends(document: Document) -> Section | None:
         return None
     panels = _panels(chosen, arms="trend", ceiling="ceiling")
     tables = [study_tables.trend("pcc", "PCC of learned and true exposure", panels)]
-    seen = [row for about in chosen for row in about["found"]["observations"]]
-    if seen:
-        tables.append(study_tables.observations("observations", "The paper's observations", seen))
     return Section(
         "exposure",
-        "Does the exposure learn what is true?",
+        "Does the learned exposure match the true one?",
         _caveats(document, chosen),
         tables,
         chosen,
@@ -200,7 +197,6 @@ def _timing(document: Document) -> Section | None:
         "What does an epoch cost?",
         tables=[study_tables.timing("times", "Seconds an epoch", panels, paper)],
         experiments=chosen,
-        draw=lambda looks: [figures.timing(panels, looks)],
     )
 
 
@@ -215,7 +211,7 @@ def _appendix(document: Document) -> Section | None:
         for also in found["also"]:
             name = f"{about['name']}-{also['protocol']}"
             title = f"{about['title']}: protocol {also['protocol']}"
-            tables.append(make.plain_comparison(name, title, also))
+            tables.append(make.full_comparison(name, title, also, {}))
         title = f"{about['title']}: by popularity, {shown(found['metric'])}"
         name = f"{about['name']}-strata"
         tables.append(make.strata(name, title, found["strata"], found["metric"]))
@@ -225,7 +221,7 @@ def _appendix(document: Document) -> Section | None:
 
 
 def _caveats(document: Document, chosen: list[About]) -> list[str]:
-    """What the reader must know about the data behind a figure."""
+    """Warnings about the data behind these experiments."""
     names = {about["data"].get("dataset", about["data"].get("semi_synthetic")) for about in chosen}
     caveats: dict[str, str] = document["paper"].get("caveats", {})
     return [text for name, text in caveats.items() if name in names]

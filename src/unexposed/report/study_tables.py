@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unexposed.report.summary import FEWEST_CLICKS
-from unexposed.report.tables import NONE, Cell, Table, cells, code, number, seconds, spread
+from unexposed.report.tables import NONE, Table, cells, code, number, seconds, spread
 
 
 def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:
-    """The correlation with the true exposure at a few moments of the training."""
+    """The correlation with the true exposure at a few points of training."""
     heads = ["world", "method", "iteration 10", "iteration 100", "best epoch", "last epoch"]
     rows = []
     for panel in panels:
@@ -40,22 +40,6 @@ def _best(band: dict[str, list[Any]]) -> str:
 
 def _last(band: dict[str, list[Any]]) -> str:
     return _moment(band, band["at"][-1]) if band["at"] else NONE
-
-
-def observations(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """What the paper saw in the trends, and whether it holds here, by a rule."""
-    body = [
-        cells(
-            row["world"],
-            row["observation"],
-            Cell("yes" if row["holds"] else "no", bold=not row["holds"]),
-            ", ".join(f"{what} {number(value)}" for what, value in row["numbers"].items()),
-            row["rule"],
-        )
-        for row in rows
-    ]
-    heads = ["world", "the paper saw", "holds here", "numbers", "rule"]
-    return Table(name, title, heads, body, words=len(heads))
 
 
 def timing(name: str, title: str, panels: Sequence[dict[str, Any]], paper: dict[str, Any]) -> Table:

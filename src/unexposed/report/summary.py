@@ -91,7 +91,6 @@ def _form(arm: str, result: Result, base: Result, metric: str) -> dict[str, Any]
         "arm": arm,
         "changed": {k: [usual[k], v] for k, v in own.items() if v != usual[k]},
         "mean": float(by_user.mean()),
-        "by_seed": values.mean(axis=1).tolist(),
         "ci95": list(statistics.bootstrap_interval(by_user, seed=0)),
         "difference": float(less.mean()),
         "difference_ci95": list(statistics.bootstrap_interval(less, seed=0)),
@@ -190,13 +189,12 @@ def timing(lines: Sequence[Line]) -> list[dict[str, Any]]:
         arms = []
         for arm, repeats in by_arm(own).items():
             took = [float(np.median(line["epoch_seconds"])) for line in repeats]
-            over = timings.ratio(own, over=repeats[0]["arm"], under="relmf")
             arms.append(
                 {
                     "arm": arm,
                     "seconds": took,
                     "median": float(np.median(took)),
-                    "of_relmf": over[0]["median"] if over else None,  # the median over repeats
+                    "of_relmf": timings.ratio(own, over=repeats[0]["arm"], under="relmf"),
                 }
             )
         out.append({"engine": engine, "machine": machine, "arms": arms})
@@ -204,20 +202,18 @@ def timing(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def origins(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Where the numbers of each arm came from: settings, seeds, machine, commit, time."""
+    """Where the numbers of each arm came from: settings, seeds, machine, commit, seconds."""
     return [
         {
             "arm": arm,
             "method": own[0]["method"],
             "settings": own[0]["settings"],
-            "options": own[0].get("options") or {},
             "study": own[0].get("study"),
             "seeds": [line["seed"] for line in own],
             "engines": _distinct(own, "engine"),
             "machines": _distinct(own, "machine"),
             "commits": _distinct(own, "commit"),
             "seconds": float(sum(line["seconds"] for line in own)),
-            "finished": max(str(line["finished"]) for line in own),
         }
         for arm, own in by_arm(lines).items()
     ]

@@ -1,4 +1,4 @@
-"""A table, and how it is written as Markdown and LaTeX; a template writes it as HTML."""
+"""Tables of a report, as Markdown; a template writes them as HTML."""
 
 import math
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Cell:
 class Table:
     """Heads, rows of cells, and notes beneath."""
 
-    name: str  # short and without spaces: the label in LaTeX, the anchor in HTML
+    name: str  # short and without spaces: the anchor in HTML
     title: str
     heads: list[str]
     rows: list[list[Cell]]
@@ -38,11 +38,11 @@ def cells(*parts: Cell | str) -> list[Cell]:
     return [part if isinstance(part, Cell) else Cell(part) for part in parts]
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Fixed decimals, without the zero before the point; a dash where there is none."""
+def number(value: float | None) -> str:
+    """Three decimals, without the zero before the point; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return NONE
-    text = f"{abs(value):.{digits}f}"
+    text = f"{abs(value):.3f}"
     sign = "−" if value < 0 and float(text) != 0 else ""
     return sign + (text[1:] if text.startswith("0.") else text)
 
@@ -111,59 +111,3 @@ def _markdown_cell(cell: Cell) -> str:
 
 def _markdown_text(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def latex(table: Table) -> str:
-    """A floating table; it needs \\usepackage{booktabs}."""
-    n_numbers = len(table.heads) - table.words
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{latex_text(table.title)}}}",
-        rf"\label{{tab:{table.name}}}",
-        rf"\begin{{tabular}}{{{'l' * table.words}{'r' * n_numbers}}}",
-        r"\toprule",
-        " & ".join(latex_text(head) for head in table.heads) + r" \\",
-        r"\midrule",
-        *(" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(rf"\par\footnotesize {latex_text(note.replace('`', ''))}" for note in table.notes),
-        r"\end{table}",
-    ]
-    return "\n".join(lines)
-
-
-def _latex_cell(cell: Cell) -> str:
-    text = latex_text(cell.text)
-    if cell.code:
-        text = rf"\texttt{{{text}}}"
-    text = rf"\textbf{{{text}}}" if cell.bold else text
-    return f"{text} ({latex_text(cell.aside)})" if cell.aside else text
-
-
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "−": "$-$",
-    "†": r"$^\dagger$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "<": "$<$",
-    ">": "$>$",
-    "…": r"\ldots{}",
-    "–": "--",
-    "→": r"$\to$",
-    "θ": r"$\theta$",
-    "ω": r"$\omega$",
-    "α": r"$\alpha$",
-    "γ": r"$\gamma$",
-}
-
-
-def latex_text(text: str) -> str:
-    """Text that LaTeX prints as it stands."""
-    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

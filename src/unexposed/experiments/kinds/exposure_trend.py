@@ -6,16 +6,13 @@ iteration is a batch, or one round of EM for ExpoMF, where it is also the epoch.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
-from unexposed.experiments.results import Line
 from unexposed.experiments.task import Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
@@ -26,8 +23,6 @@ from unexposed.settings import known
 from unexposed.training.given import Side
 
 OPTIONS = {"iterations": int}
-HIGH = 0.8  # the correlation that the paper's methods reach early
-DROP = 0.05  # a larger fall is a decay; a smaller one counts as stable
 
 
 def body(task: Task) -> dict[str, Any]:
@@ -120,109 +115,3 @@ def ceiling(truth: Scores, clicks: Clicks) -> float:
         total += (centred[length > 0] / length[length > 0, None]).sum(axis=0)
         n += int((length > 0).sum())
     return float(np.linalg.norm(total) / max(n, 1))
-
-
-def observations(
-    lines: Sequence[Line], *, ubo: str = "ubo", joint: str = "ubo-joint"
-) -> list[dict[str, Any]]:
-    """Decide by rules, for every world in the lines, whether the paper's observations hold.
-
-    A rule looks at the mean over seeds. An observation whose methods are missing is left out.
-    """
-    found = []
-    for world in sorted({_world(line) for line in lines}):
-        mean = _means([line for line in lines if _world(line) == world])
-        four = ("expomf", "cjmf", joint, ubo)
-        if mean.keys() >= set(four):
-            found.append(_early(world, {arm: mean[arm] for arm in four}))
-        if joint in mean and world.startswith("ml_100k"):
-            found.append(_decays(world, joint, mean[joint]))
-        if ubo in mean:
-            found.append(_stays(world, ubo, mean[ubo]))
-        if {ubo, joint} <= mean.keys() and world.startswith("amazon_cds"):
-            found.append(_above(world, mean[ubo], mean[joint]))
-    return found
-
-
-class _Mean(NamedTuple):
-    """The mean trend of a method over its seeds, as long as the shortest of them."""
-
-    iterations: NDArray[np.float64]
-    epochs: NDArray[np.float64]
-
-
-def _means(lines: Sequence[Line]) -> dict[str, _Mean]:
-    arms: dict[str, list[Line]] = {}
-    for line in lines:
-        arms.setdefault(line["arm"], []).append(line)
-    return {arm: _Mean(*(_mean(own, over) for over in _Mean._fields)) for arm, own in arms.items()}
-
-
-def _mean(lines: list[Line], over: str) -> NDArray[np.float64]:
-    shortest = min(len(line[over]) for line in lines)
-    table = np.array([line[over][:shortest] for line in lines], dtype=np.float64)  # None: nan
-    return table.mean(axis=0)
-
-
-def _world(line: Line) -> str:
-    data = line["data"]
-    if "semi_synthetic" in data:
-        return f"{data['semi_synthetic']}, power {data['power']:g}"
-    return "simulated"
-
-
-def _early(world: str, lines: dict[str, _Mean]) -> dict[str, Any]:
-    highest = {arm: float(np.nanmax(line.iterations[1:])) for arm, line in lines.items()}
-    return {
-        "observation": "all four reach a high correlation early",
-        "world": world,
-        "rule": f"the highest after one of the first iterations is above {HIGH}, of all four",
-        "holds": min(highest.values()) > HIGH,
-        "numbers": highest,
-    }
-
-
-def _decays(world: str, arm: str, line: _Mean) -> dict[str, Any]:
-    highest, last = float(np.nanmax(np.concatenate(line))), float(line.epochs[-1])
-    return {
-        "observation": f"{arm} decays",
-        "world": world,
-        "rule": f"the last epoch is more than {DROP} below the highest of the whole trend",
-        "holds": highest - last > DROP,
-        "numbers": {"highest": highest, "last": last, "drop": highest - last},
-    }
-
-
-def _stays(world: str, arm: str, line: _Mean) -> dict[str, Any]:
-    # all iterations, then all epochs: early epochs occur twice, which changes no maximum
-    whole = np.concatenate([line.iterations, line.epochs])
-    whole = whole[np.isfinite(whole)]
-    falls = np.maximum.accumulate(whole) - whole
-    return {
-        "observation": f"{arm} stays stable",
-        "world": world,
-        "rule": f"at no time is it more than {DROP} below what it had reached before",
-        "holds": bool(falls.max() <= DROP),
-        "numbers": {
-            "highest": float(whole.max()),
-            "last": float(whole[-1]),
-            "greatest_fall": float(falls.max()),
-        },
-    }
-
-
-def _above(world: str, ubo: _Mean, joint: _Mean) -> dict[str, Any]:
-    parts = zip(ubo, joint, strict=True)
-    difference = np.concatenate([a[: len(b)] - b[: len(a)] for a, b in parts])
-    difference = difference[1:]  # before the first step both are equal
-    return {
-        "observation": "ubo stays above joint all along",
-        "world": world,
-        "rule": "the difference is above 0 after every iteration and epoch",
-        "holds": bool((difference > 0).all()),
-        "numbers": {
-            "least": float(difference.min()),
-            "greatest": float(difference.max()),
-            "share_above": float((difference > 0).mean()),
-        },
-    }

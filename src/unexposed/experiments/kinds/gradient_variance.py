@@ -7,8 +7,7 @@ At a fixed model only the clicks make a gradient random. For each loss, with the
 - ∂L/∂ω of a full batch, L = Σ over all pairs: with g = ∂L/∂x and x = ω_uᵀω_i, the gradient on a
   user's vector is Σ_i g_ui·ω_i and on an item's vector Σ_u g_ui·ω_u. Its total variance is the
   trace of its covariance: the variances of all entries of all vectors, added. Clicks of different
-  pairs are independent, so it is Σ_ui Var(g_ui)·(|ω_u|² + |ω_i|²), and a pair's share is its term
-  of that sum.
+  pairs are independent, so it is Σ_ui Var(g_ui)·(|ω_u|² + |ω_i|²).
 
 Each variance comes with its closed formula and its standard error over independent rounds of
 draws. At small m rare clicks carry nearly all of the variance, and few draws see one: the variance
@@ -100,18 +99,14 @@ def measure(
             "exposure": float(expected.exposure[b] / pairs[b]),
             "clicks": int(sum(r.clicks[b] for r in found)),
             "on_p": _beside([r.on_p[b] / pairs[b] for r in found], expected.on_p[b] / pairs[b]),
-            "share": _beside([r.share[b] / pairs[b] for r in found], expected.share[b] / pairs[b]),
         }
         for b in range(len(edges) - 1)
         if expected.pairs[b]
     ]
-    drawn = [sum(r.mean[side] for r in found) / rounds for side in (0, 1)]
-    strays = sum(_square(a - b) for a, b in zip(drawn, expected.mean, strict=True))
     return {
         "rows": rows,
-        "on_omega": _beside([r.total for r in found], float(expected.share.sum())),
-        "signal": sum(_square(part) for part in expected.mean),  # |E ∂L/∂ω|²
-        "stray": strays,  # |mean of the draws − E ∂L/∂ω|², in expectation the variance / draws
+        "on_omega": _beside([r.total for r in found], expected.total),
+        "signal": sum(float((part**2).sum()) for part in expected.mean),  # |E ∂L/∂ω|²
         "draws": rounds * each,
     }
 
@@ -152,13 +147,13 @@ def ratios(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _Expected(NamedTuple):
-    """Sums over the pairs of each range of m, and the mean gradient on users and items."""
+    """Sums over the pairs of each range of m; mean and variance of the gradient on ω."""
 
     pairs: NDArray[np.int64]
     exposure: Array
     on_p: Array
-    share: Array
-    mean: list[Array]
+    mean: list[Array]  # on users and on items
+    total: float
 
 
 class _Round(NamedTuple):
@@ -166,8 +161,6 @@ class _Round(NamedTuple):
 
     clicks: Array
     on_p: Array
-    share: Array
-    mean: list[Array]
     total: float
 
 
@@ -221,17 +214,17 @@ def _expected(world: World, model: Factors, loss: str, *, edges: Sequence[float]
     """Compute the closed formulas."""
     ranges = len(edges) - 1
     pairs = np.zeros(ranges, dtype=np.int64)
-    exposure, on_p, share = (np.zeros(ranges) for _ in range(3))
+    exposure, on_p, total = (np.zeros(ranges) for _ in range(3))
     mean = [np.zeros_like(table) for table in model]
     for block in _blocks(world, model, loss, edges, 0):
         pairs += np.bincount(block.range.ravel(), minlength=ranges)
         exposure += block.by_range(block.exposure, ranges)
         on_p += block.by_range(block.formula, ranges)
-        share += block.by_range(block.formula * block.slope**2 * block.weight, ranges)
+        total += block.by_range(block.formula * block.slope**2 * block.weight, ranges)
         gradient = block.without + block.chance * block.jump
         mean[0][block.users] = gradient @ model.items
         mean[1] += gradient.T @ model.users[block.users]
-    return _Expected(pairs, exposure, on_p, share, mean)
+    return _Expected(pairs, exposure, on_p, mean, float(total.sum()))
 
 
 def _round(
@@ -245,8 +238,7 @@ def _round(
 ) -> _Round:
     """Compute the sample variances over some draws of all clicks."""
     ranges = len(edges) - 1
-    clicks, on_p, share = (np.zeros(ranges) for _ in range(3))
-    mean = [np.zeros_like(table) for table in model]
+    clicks, on_p = np.zeros(ranges), np.zeros(ranges)
     on_items = np.zeros((draws, *model.items.shape))
     total = 0.0
     for block in _blocks(world, model, loss, edges, draws):
@@ -264,12 +256,9 @@ def _round(
         spread = block.jump**2 * count * (draws - count) / (draws * (draws - 1))
         clicks += block.by_range(count, ranges)
         on_p += block.by_range(spread / block.slope**2, ranges)
-        share += block.by_range(spread * block.weight, ranges)
-        mean[0][block.users] = on_users.mean(axis=0)
         total += float(on_users.var(axis=0, ddof=1).sum())
-    mean[1] = on_items.mean(axis=0)
     total += float(on_items.var(axis=0, ddof=1).sum())
-    return _Round(clicks, on_p, share, mean, total)
+    return _Round(clicks, on_p, total)
 
 
 def _beside(found: list[float], formula: float) -> dict[str, float]:
@@ -280,7 +269,3 @@ def _beside(found: list[float], formula: float) -> dict[str, float]:
         "standard_error": float(error),
         "formula": float(formula),
     }
-
-
-def _square(values: Array) -> float:
-    return float((values**2).sum())

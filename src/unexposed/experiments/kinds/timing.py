@@ -1,4 +1,4 @@
-"""Time the epochs of a method, and compare UBO with RelMF.
+"""Time the epochs of a method, and compare the times of two.
 
 Each seed is a repeat. Kernels are compiled and one epoch is run before the clock starts. Other
 programs disturb wall time, so the result includes the load average.
@@ -51,30 +51,14 @@ def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress
     }
 
 
-def ratio(
-    lines: Sequence[dict[str, Any]], *, over: str = "ubo", under: str = "relmf"
-) -> list[dict[str, Any]]:
-    """Divide the epoch times of two methods: by repeat, on each engine that ran both."""
-    found = []
-    for engine in sorted({line["engine"] for line in lines}):
-        median = {
-            (line["arm"], line["seed"]): statistics.median(line["epoch_seconds"])
-            for line in lines
-            if line["engine"] == engine
-        }
-        ratios = [
-            median[over, seed] / median[under, seed]
-            for seed in sorted({seed for _, seed in median})
-            if (over, seed) in median and (under, seed) in median
-        ]
-        if ratios:
-            found.append(
-                {
-                    "engine": engine,
-                    "ratios": ratios,
-                    "median": statistics.median(ratios),
-                    "least": min(ratios),
-                    "greatest": max(ratios),
-                }
-            )
-    return found
+def ratio(lines: Sequence[dict[str, Any]], *, over: str, under: str) -> float | None:
+    """Divide the epoch times of two arms in each repeat that has both; return the median."""
+    median = {
+        (line["arm"], line["seed"]): statistics.median(line["epoch_seconds"]) for line in lines
+    }
+    ratios = [
+        seconds / median[under, seed]
+        for (arm, seed), seconds in median.items()
+        if arm == over and (under, seed) in median
+    ]
+    return statistics.median(ratios) if ratios else None
