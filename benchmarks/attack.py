@@ -87,13 +87,14 @@ def main() -> None:
             ("hostile folders × commands", given.folders, folders, (whole,)),
             ("kills and full disks", given.kills, strikes, (struck,)),
         ]
+        together_at_most = 4 * (os.cpu_count() or 1)
         for title, cases, attack, args in attacks:
             end, tried, failed = time.monotonic() + 20 * given.minutes, 0, 0
             with ProcessPoolExecutor(os.cpu_count(), get_context("fork")) as pool:
-                for first in range(0, cases, 8):
+                for first in range(0, cases, together_at_most):
                     if time.monotonic() > end:
                         break
-                    numbers = range(first, min(first + 8, cases))
+                    numbers = range(first, min(first + together_at_most, cases))
                     waiting = [pool.submit(together, attack, *args, n, given.seed) for n in numbers]
                     for number, done in zip(numbers, waiting, strict=True):
                         for fault in done.result():
