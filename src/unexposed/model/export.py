@@ -78,7 +78,7 @@ def check_export(folder: Path, kind: str) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         before = None
     if before is None:
-        raise InputError(f"{folder} exists and is no export; choose another place")
+        raise InputError(f"{folder} exists and is not an export; choose another place")
     if before != kind:
         raise InputError(f"{folder} holds an export as {before}; choose another place for {kind}")
 

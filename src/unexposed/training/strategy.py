@@ -39,7 +39,7 @@ class Guide:
         in_guide = np.isin(clicks.keys, self.from_log(clicks).keys(clicks.n_items))
         if in_guide.all():
             raise InputError(
-                "the validation set holds every click, so that none is left to train on: "
+                "the validation set holds every click, so no click is left to train on: "
                 "keep validation_in_training, or lower validation_users or validation_items"
             )
         return clicks.pick(~in_guide)
