@@ -38,7 +38,7 @@ def update(
     model.verify()  # what is learned from damaged arrays would be saved as sound
     method = model.method
     if "start" not in method.takes:
-        raise InputError(f"{method.name} cannot go on with a training: fit it again on all clicks")
+        raise InputError(f"{method.name} cannot be updated: fit it again on all clicks")
     side = side or Side()
     for part in sorted(set(model.facts.get("side", [])) - side.given()):
         raise InputError(f"the model was trained with {part}: give it again, side=Side({part}=…)")
