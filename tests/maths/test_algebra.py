@@ -19,7 +19,9 @@ def clicks():
 
 
 def test_bits_do_not_depend_on_the_threads_of_the_blas(clicks, monkeypatch):
-    method = make("expomf", dim=48, epochs=1, patience=0)  # of a size at which OpenBLAS's would
+    method = make(
+        "expomf", dim=48, epochs=1, patience=0
+    )  # large enough for OpenBLAS to use several
     models, folded = [], []
     for threads in (1, 2, 3):
         monkeypatch.setattr(algebra, "CORES", threads)
@@ -38,7 +40,7 @@ def blas_threads() -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["wmf", "expomf"])
-def test_every_solution_is_made_by_one_thread(name, clicks, monkeypatch):
+def test_linear_systems_are_solved_in_one_thread(name, clicks, monkeypatch):
     seen, calls = set(), itertools.count()
     solve = np.linalg.solve
 
