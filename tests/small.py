@@ -61,10 +61,6 @@ def fitted(name: str, clicks: Clicks, *, seed: int = 0, **settings: Any) -> Mode
     return quick(name, **settings).fit(clicks, seed=seed, progress=Silent())
 
 
-def has_exposure(model: Model) -> bool:
-    return model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
-
-
 def clicks_of(matrix: Any) -> Clicks:
     """The nonzero entries of a users × items matrix as clicks."""
     users, items = np.nonzero(matrix)

@@ -9,7 +9,6 @@ from small import (
     assert_same_parameters,
     clicks_of,
     fitted,
-    has_exposure,
     quick,
 )
 from unexposed.errors import InputError
@@ -118,7 +117,7 @@ def test_a_saved_model_recommends_the_same(brief, tmp_path):
 
 
 def test_exposure_is_a_probability_alike_for_pairs_and_rows(brief, monkeypatch):
-    if not has_exposure(brief):
+    if not brief.has_exposure:
         with pytest.raises(InputError, match="has no exposure model"):
             brief.exposure(["user 0"], ["item 0"])
         return

@@ -137,11 +137,12 @@ def test_arrays_of_pairs_and_whole_blocks_have_the_gated_exposure(dtype):
     rows = {name: values.to(dtype) for name, values in random_rows(seed=6, size=5).items()}
     users, items = rows.pop("user_vector")[:3], rows.pop("item_vector")
     gate = {name: values.numpy() for name, values in rows.items()}
-    block = exposure.gated_block(users.numpy(), items.numpy(), **gate, offset=0.7)
+    block = exposure.gated_array((users @ items.T).numpy(), items.numpy(), **gate, offset=0.7)
     assert block.dtype == users.numpy().dtype
     for u in range(3):
         user = users[u].expand(5, -1)
         row = exposure.gated(user, items, **rows, offset=0.7)
         np.testing.assert_allclose(block[u], row, rtol=1e-6)
-        pairs = exposure.gated_pairs(user.numpy(), items.numpy(), **gate, offset=0.7)
+        product = (user * items).sum(dim=1).numpy()
+        pairs = exposure.gated_array(product, items.numpy(), **gate, offset=0.7)
         np.testing.assert_allclose(pairs, row, rtol=1e-6)

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy.special import expit, logit
 
-from small import has_exposure, make_with
+from small import make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
@@ -177,7 +177,7 @@ def test_every_method_serves_unknown_users_with_the_columns_it_has(name, clicks)
     assert table["user"].to_list() == ["ghost"] * 3 + ["user 0"] * 3
     assert table["score"].is_finite().all()
     relevance = ["relevance"] if fitted.method.scale != "order" else []
-    exposure = ["exposure"] if has_exposure(fitted) else []
+    exposure = ["exposure"] if fitted.has_exposure else []
     shared = ["user", "item", "rank", "score"]
     assert table.columns == [*shared, *relevance, *exposure, "known"]
 

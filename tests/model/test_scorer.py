@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from small import WITH_SCORER, fitted, has_exposure, quick
+from small import WITH_SCORER, fitted, quick
 from unexposed.errors import InputError
 from unexposed.model import scorer
 from unexposed.model.export import export_model
@@ -47,7 +47,7 @@ def test_the_exported_scorer_gives_the_scores_and_exposures_of_the_model(
     if scale != "order":
         relevance = 1 / (1 + np.exp(-score.astype(np.float64))) if scale == "logit" else score
         np.testing.assert_allclose(found["relevance"], relevance, rtol=1e-5)
-    if not has_exposure(model):
+    if not model.has_exposure:
         assert "exposure" not in found
         return
     exposure = model.exposure(raw_users, raw_items).reshape(ITEMS.shape)

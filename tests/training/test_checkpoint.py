@@ -414,4 +414,4 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
         small_world.clicks(0), checkpoint=tmp_path / "c", checkpoint_every=0, progress=killer
     )
     assert model.facts["epochs_run"] == 7
-    assert any("No space left on device; the training goes on" in note for note in killer.notes)
+    assert any("No space left on device; the training continues" in note for note in killer.notes)
