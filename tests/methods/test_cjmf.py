@@ -34,25 +34,6 @@ def test_parts_are_even_and_a_click_keeps_its_part():
         assert found == part[(clicks.users == user) & (clicks.items == item)]
 
 
-def test_batches_hold_every_click_once_in_order_with_its_items():
-    clicks = world()
-    rng = np.random.default_rng(0)
-    samples = cjmf.draw(clicks, cjmf.split(len(clicks), 2, rng), negatives=2, rng=rng)
-    batches = list(samples.batches(3))
-    assert [len(b) for b in batches] == [3] * (len(clicks) // 3) + [len(clicks) % 3]
-    for field in ("users", "items"):
-        joined = np.concatenate([getattr(b.drawn, field) for b in batches])
-        assert np.array_equal(joined, getattr(samples.drawn, field))
-    assert np.array_equal(np.concatenate([b.part for b in batches]), samples.part)
-
-
-def test_a_user_who_clicked_everything_gets_no_negatives():
-    clicks = clicks_of(np.array([[1, 1, 1], [1, 0, 0]]))
-    rng = np.random.default_rng(0)
-    drawn = cjmf.draw(clicks, cjmf.split(4, 2, rng), negatives=2, rng=rng).drawn
-    assert np.array_equal(np.diff(drawn.start), np.where(drawn.users == 0, 1, 3))
-
-
 # the method
 
 
@@ -103,15 +84,6 @@ def test_training_starts_with_an_exposure_between_a_quarter_and_popularity():
     popularity = method.popularity(clicks)
     shown = cjmf.kept(method.initial(clicks, np.random.default_rng(0)), popularity)["exposure"]
     np.testing.assert_allclose(shown, np.sqrt(0.25 + popularity / 2), rtol=1e-4)
-
-
-@pytest.mark.parametrize("residual", [True, False])
-def test_engines_train_the_same_model(residual):
-    one, other = (fitted(engine=name, epochs=2, residual=residual) for name in ("cpu", "reference"))
-    assert (one.facts["engine"], other.facts["engine"]) == ("cpu", "reference")
-    for name, table in other.parameters.items():
-        np.testing.assert_allclose(one.parameters[name], table, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(one.facts["losses"], other.facts["losses"], rtol=1e-5)
 
 
 def test_parameters_stay_finite_at_a_high_learning_rate():

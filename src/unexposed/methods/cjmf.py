@@ -22,6 +22,7 @@ from unexposed.ranking.blocks import Block
 from unexposed.sampling import samples as sampling
 from unexposed.settings import setting
 from unexposed.training import loop as training
+from unexposed.training.checkpoint import Memory
 from unexposed.training.given import Parameters, Side
 
 
@@ -82,7 +83,7 @@ class CJMF(TrainedMethod):
             lambda: (learner.epoch(b, batch_size=size) for b in samples().batches(size)),
             lambda: learner.epoch(samples(), batch_size=size),
             lambda: kept(learner.tables(), popularity),
-            memory=training.Memory(kind, learner.state, learner.restore, rng),
+            memory=Memory(kind, learner.state, learner.restore, rng),
             facts={"engine": kind.removesuffix("Learner").lower()},
         )
 

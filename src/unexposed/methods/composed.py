@@ -27,6 +27,7 @@ from unexposed.ranking.blocks import Block
 from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
 from unexposed.training import loop as training
+from unexposed.training.checkpoint import Memory
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
@@ -146,7 +147,7 @@ class ComposedMethod(TrainedMethod):
         return training.Trainee(
             *self._steps_and_epoch(engine, parts.learned_from(clicks, side), seed, rng),
             parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side),
-            memory=training.Memory(kind, engine.state, engine.restore, rng),
+            memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
         )
 

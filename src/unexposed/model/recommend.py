@@ -40,7 +40,7 @@ class Average:
     """
 
     score: Array
-    exposure: Array | None
+    exposure: Array  # meaningless if the method has no exposure model
 
     @staticmethod
     def of(model: "Model") -> "Average":
@@ -57,8 +57,7 @@ class Average:
         score, shown = score / len(users), shown / len(users)
         if method.scale == "logit":
             score = logit(score.clip(LEAST, 1 - LEAST))
-        exposure = shown.astype(np.float32) if model.has_exposure else None
-        return Average(score.astype(np.float32), exposure)
+        return Average(score.astype(np.float32), shown.astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,24 +66,25 @@ class Server:
 
     model: "Model"
     rules: Rules
-    average: Average | None  # None: no unknown users
+    whole: "Model"  # decides what is popular; `model` may hold only some of its users
     offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
+
+    @staticmethod
+    def of(model: "Model", rules: Rules, *, whole: "Model | None" = None) -> "Server":
+        if rules.minimum_exposure > 0 and not model.has_exposure:
+            name = model.method.name
+            raise InputError(f"{name} has no exposure model, so it cannot apply minimum_exposure")
+        whole = whole or model
+        return Server(model, rules, whole, rules.offset(whole.clicks))
 
     @cached_property
     def item_names(self) -> Callable[[Indices], "pl.Series"]:
         return names(self.model.item_ids)
 
-    @staticmethod
-    def of(
-        model: "Model", rules: Rules, *, unknown: bool = False, whole: "Model | None" = None
-    ) -> "Server":
-        if rules.minimum_exposure > 0 and not model.has_exposure:
-            name = model.method.name
-            raise InputError(f"{name} has no exposure model, so it cannot apply minimum_exposure")
-        whole = whole or model
-        average = Average.of(whole) if unknown else None
-        offset = rules.offset(whole.clicks)
-        return Server(model, rules, average, offset)
+    @cached_property
+    def average(self) -> Average:
+        """Serves unknown users; computed when the first one comes."""
+        return Average.of(self.whole)
 
     def top(
         self, rows: Indices, k: int, pairs: Candidates | None = None
@@ -107,7 +107,7 @@ class Server:
         out = np.empty(len(rows), dtype=np.float32)
         method, parameters = self.model.method, self.model.parameters
         out[known] = method.pair_exposure(parameters, rows[known], items[known])
-        if self.average is not None and self.average.exposure is not None:
+        if not known.all():
             out[~known] = self.average.exposure[items[~known]]
         return out
 
@@ -136,25 +136,22 @@ class Server:
         return pl.DataFrame(columns)
 
     def _scores(self, rows: Indices) -> Block:
-        average = None if self.average is None else self.average.score
-        return self._with_average(self.model.scores, rows, average)
+        return self._rows(self.model.scores, rows, lambda: self.average.score)
 
     def _exposures(self, rows: Indices) -> Block:
-        average = None if self.average is None else self.average.exposure
-
         def exposure(users: Indices) -> Any:
             return self.model.method.exposure(self.model.parameters, users)
 
-        return self._with_average(exposure, rows, average)
+        return self._rows(exposure, rows, lambda: self.average.exposure)
 
-    def _with_average(self, of: Any, rows: Indices, average: Array | None) -> Block:
+    def _rows(self, of: Any, rows: Indices, average: Callable[[], Array]) -> Block:
+        """The block of these users, with the average in the rows of unknown ones."""
         known = rows < self.model.clicks.n_users
         if known.all():
             return of(rows)
-        assert average is not None
-        out = np.empty((len(rows), len(average)), dtype=np.float32)
+        out = np.empty((len(rows), self.model.clicks.n_items), dtype=np.float32)
         out[known] = of(rows[known])
-        out[~known] = average
+        out[~known] = average()
         return out
 
 
@@ -173,8 +170,7 @@ def recommend(
     """
     check_k(k, model.clicks.n_items)
     ids, rows = _rows(model, users, rules.unknown)
-    unknown = bool((rows == model.clicks.n_users).any())
-    server = Server.of(model, rules, unknown=unknown, whole=whole)
+    server = Server.of(model, rules, whole=whole)
     pairs = None
     if rules.candidates is not None:
         pairs = Candidates.of(rules.candidates, ids, model.item_ids)

@@ -7,6 +7,7 @@ fingerprint of the training's inputs. It is written at the end of an epoch, from
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,25 @@ class Course:
     best_value: float = -np.inf
     seconds: float = 0.0  # in earlier processes
     resumed_at: list[int] = field(default_factory=list)  # epochs done at each resumption
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Everything an epoch reads and changes, so that a training can resume from a checkpoint."""
+
+    kind: str  # of learner: each kind has arrays of its own
+    state: Callable[[], Arrays]  # not a copy: write it before the next epoch
+    restore: Callable[[Arrays], None]  # copies its argument
+    rng: np.random.Generator
+
+    @staticmethod
+    def of(kind: str, state: Arrays, rng: np.random.Generator) -> "Memory":
+        """The memory of a method whose state is a dict, with new arrays in every epoch."""
+
+        def restore(saved: Arrays) -> None:
+            state.update({name: np.array(saved[name]) for name in state})
+
+        return Memory(kind, lambda: state, restore, rng)
 
 
 def place_beside(model: Path) -> Path:
@@ -110,23 +130,15 @@ class Checkpoint:
         course.best = {name: np.array(array) for name, array in best.items()} or None
         return course, state, random
 
-    def keep(
-        self,
-        course: Course,
-        *,
-        kind: str,
-        state: Arrays,
-        random: dict[str, Any],
-        started: float,
-        progress: "Progress",
-    ) -> None:
+    def keep(self, course: Course, memory: Memory, *, started: float, progress: "Progress") -> None:
         """Write a checkpoint; if that fails, say so and continue the training."""
         begin = time.monotonic()
-        arrays = {f"state.{name}": array for name, array in state.items()}
+        arrays = {f"state.{name}": array for name, array in memory.state().items()}
         arrays |= {f"best.{name}": array for name, array in (course.best or {}).items()}
         progressed = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
         progressed["seconds"] += begin - started
-        about = {"of": self._of, "kind": kind, "course": progressed, "random": random}
+        random = dict(memory.rng.bit_generator.state)
+        about = {"of": self._of, "kind": memory.kind, "course": progressed, "random": random}
         try:
             archive.write(CHECKPOINT, self.folder, about, arrays)
         except OSError as error:

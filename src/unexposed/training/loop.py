@@ -12,7 +12,7 @@ from unexposed.errors import InputError
 from unexposed.files import archive
 from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
-from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course
+from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
 from unexposed.training.given import Parameters
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
@@ -27,25 +27,6 @@ class Loop:
     patience: int  # epochs without improvement before the end; 0: never stop early
     quality: Callable[[Parameters], float] | None  # on held-out clicks; higher is better
     window: int = 1  # epochs over which the quality is averaged: it is noisy with few clicks
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Everything an epoch reads and changes, so that a training can resume from a checkpoint."""
-
-    kind: str  # of learner: each kind has arrays of its own
-    state: Callable[[], Parameters]  # not a copy: write it before the next epoch
-    restore: Callable[[Parameters], None]  # copies its argument
-    rng: np.random.Generator
-
-    @staticmethod
-    def of(kind: str, state: Parameters, rng: np.random.Generator) -> "Memory":
-        """The memory of a method whose state is a dict, with new arrays in every epoch."""
-
-        def restore(saved: Parameters) -> None:
-            state.update({name: np.array(saved[name]) for name in state})
-
-        return Memory(kind, lambda: state, restore, rng)
 
 
 @dataclass(frozen=True)
@@ -104,7 +85,7 @@ def run(
                 ended = f"no improvement in {loop.patience} epochs"
                 break
             if memory is not None and checkpoint is not None and checkpoint.is_due():
-                _keep(course, memory, checkpoint, started, progress)
+                checkpoint.keep(course, memory, started=started, progress=progress)
     except KeyboardInterrupt:
         if course.best is None:
             raise
@@ -179,16 +160,3 @@ def _resumed(
     course.resumed_at.append(len(course.losses))
     progress.note(f"{loop.label}: resumed at epoch {len(course.losses)} of {loop.epochs}")
     return course
-
-
-def _keep(
-    course: Course, memory: Memory, checkpoint: Checkpoint, started: float, progress: Progress
-) -> None:
-    checkpoint.keep(
-        course,
-        kind=memory.kind,
-        state=memory.state(),
-        random=dict(memory.rng.bit_generator.state),
-        started=started,
-        progress=progress,
-    )
