@@ -16,7 +16,12 @@ from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths import bilevel, losses
 from unexposed.maths.exposure import gated
-from unexposed.maths.losses import Loss, low_variance_exposure_gradient, low_variance_gradient
+from unexposed.maths.losses import (
+    Loss,
+    low_variance,
+    low_variance_exposure_gradient,
+    low_variance_gradient,
+)
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -313,11 +318,14 @@ def exposure_moments(
 # which engine
 
 
-def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective():
+def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective(monkeypatch):
     objective, optimiser = Objective("low_variance"), Optimiser(RATE, 0.0)
     factors = {k: v for k, v in start().items() if k in ("user_factors", "item_factors")}
     assert type(build(objective, optimiser, factors, name="reference")) is ReferenceEngine
     assert type(build(objective, optimiser, factors)).__name__ in ("CpuEngine", "CudaEngine")
+    without_kernel = Loss(low_variance, low_variance_gradient)
+    monkeypatch.setitem(losses.LOSSES, "without_kernel", without_kernel)
+    assert type(build(Objective("without_kernel"), optimiser, factors)) is ReferenceEngine
     mapped = start() | {"exposure_feature_weight": np.ones((2, DIM))}
     del mapped["exposure_user_factors"]
     learned = Objective("low_variance", "joint")
@@ -328,23 +336,3 @@ def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective():
     if not cuda.available():
         with pytest.raises(InputError, match="no CUDA card"):
             build(objective, optimiser, factors, name="cuda")
-
-
-def test_a_loss_without_a_fast_form_runs_on_the_reference(monkeypatch):
-    def hinge(logit, click, exposure):
-        return torch.relu(1 - (2 * click - 1) * logit)
-
-    def hinge_gradient(logit, click, exposure):
-        return torch.where(hinge(logit, click, exposure) > 0, 1 - 2 * click, 0)
-
-    monkeypatch.setitem(losses.LOSSES, "hinge", Loss(hinge, hinge_gradient))
-    objective, optimiser = Objective("hinge"), Optimiser(RATE, 0.0)
-    factors = {k: v for k, v in start().items() if k in ("user_factors", "item_factors")}
-    engine = build(objective, optimiser, factors)
-    assert type(engine) is ReferenceEngine
-    first = engine.epoch(CLICKS, batch_size=2)
-    for _ in range(20):
-        last = engine.epoch(CLICKS, batch_size=2)
-    assert last < first
-    with pytest.raises(InputError, match="does not know .*hinge.*; use the reference engine"):
-        CpuEngine(objective, optimiser, factors)

@@ -223,25 +223,6 @@ def test_closed_form_on_the_batch_is_autograd_is_differences(seed):
     assert_same(general, central(after_step, problem.alpha), error=1e-6)
 
 
-def test_on_the_batch_without_a_step_it_is_the_joint_gradient():
-    problem = random_problem(seed=6)
-    alpha = tuple(t.clone().requires_grad_() for t in problem.alpha)
-    m = problem.exposure(alpha)
-    joint = torch.autograd.grad(factor_loss(problem.omega, problem.batch, m), alpha)
-    still = factor_hypergradient_on_batch(*problem.omega, problem.batch, m.detach(), lookahead=0.0)
-    assert_same(problem.carried(still), joint, error=1e-12)
-
-
-def test_a_pair_with_weight_two_is_a_pair_that_comes_twice():
-    problem = random_problem(seed=8)
-    m = problem.exposure(problem.alpha)
-    heavy = problem.batch._replace(weight=2 * problem.batch.weight)
-    twice = Pairs(*(torch.cat([column, column]) for column in problem.batch))
-    by_weight = problem._replace(batch=heavy).closed_form(m)
-    by_repeat = problem._replace(batch=twice).closed_form(torch.cat([m, m]))
-    torch.testing.assert_close(by_weight, by_repeat[: len(m)] + by_repeat[len(m) :])
-
-
 def test_closed_form_is_finite_in_float32_where_exposure_is_one_and_logits_are_large():
     users, items = torch.tensor([[1.0], [-1.0]]), torch.tensor([[40.0], [-40.0]])
     every = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])  # logits ±40

@@ -77,15 +77,6 @@ def test_a_model_keeps_the_residual_in_its_vectors_and_the_mean_exposure(residua
     np.testing.assert_array_equal(block, [kept["exposure"]] * 3)
 
 
-def test_training_starts_with_an_exposure_between_a_quarter_and_popularity():
-    # the gate, both σ at ½: m = (¼ + θ/2)^½
-    clicks = world()
-    method = CJMF(n_models=2, dim=3, initial_scale=1e-6)
-    popularity = method.popularity(clicks)
-    shown = cjmf.kept(method.initial(clicks, np.random.default_rng(0)), popularity)["exposure"]
-    np.testing.assert_allclose(shown, np.sqrt(0.25 + popularity / 2), rtol=1e-4)
-
-
 def test_parameters_stay_finite_at_a_high_learning_rate():
     model = fitted(learning_rate=1.0, exposure_learning_rate=1.0, residual_learning_rate=1.0)
     assert all(np.isfinite(table).all() for table in model.parameters.values())

@@ -92,10 +92,11 @@ class TrainedMethod(Recommender):
         parameters, facts = trained(self.loop(clicks, held_out), clicks, checkpoint)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
-        again, every = training.again(self.name, facts), clicks.union(held_out)
-        second = None if checkpoint is None else checkpoint.second(epochs=again.epochs)
+        every, epochs = clicks.union(held_out), facts["best_epoch"]
+        second = None if checkpoint is None else checkpoint.second(epochs=epochs)
+        loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
         return training.refitted(
-            parameters, facts, lambda: trained(again, every, second), n_clicks=len(every)
+            parameters, facts, lambda: trained(loop, every, second), n_clicks=len(every)
         )
 
 

@@ -59,11 +59,6 @@ def fold_in(model: "Model", clicks: Clicks) -> "Model":
     return replace(model, parameters=parameters, clicks=both, checkpoint=None)
 
 
-def users_alone(model: "Model", clicks: Clicks) -> "Model":
-    """A model of only these users, each with all their clicks, earlier ones included."""
-    return _of_users(model, known_clicks(model, clicks))
-
-
 def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
     """The clicks on known items, together with the users' earlier clicks."""
     items = match(clicks.item_ids, model.item_ids)[clicks.items]
@@ -98,10 +93,11 @@ def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
         user_ids=Ids.range(1),
         item_ids=model.item_ids,
     )
-    return _of_users(model, clicks)
+    return of_users(model, clicks)
 
 
-def _of_users(model: "Model", clicks: Clicks) -> "Model":
+def of_users(model: "Model", clicks: Clicks) -> "Model":
+    """A model of only the users of these clicks, which are on known items."""
     parameters = model.parameters | user_rows(model, clicks)
     return replace(model, parameters=parameters, clicks=clicks, checkpoint=None)
 

@@ -180,7 +180,7 @@ class Model:
 
     def of_users(self, clicks: Clicks) -> "Model":
         """A model of only the users of these clicks, folded in; `fold_in` keeps the others too."""
-        return fold_in.users_alone(self, clicks)
+        return fold_in.of_users(self, fold_in.known_clicks(self, clicks))
 
     def recommendations(
         self,

@@ -104,11 +104,6 @@ def run(
     return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
 
 
-def again(label: str, facts: dict[str, Any]) -> Loop:
-    """The loop of a second training, up to the best epoch of the first."""
-    return Loop(f"{label}, all clicks", facts["best_epoch"], patience=0, quality=None)
-
-
 def refitted(
     parameters: Parameters,
     facts: dict[str, Any],
