@@ -290,7 +290,7 @@ def test_steps_take_the_parts_of_the_validation_pairs_in_turn(size, parts):
         part = ValidationSet(guide.users[chosen], guide.items[chosen], guide.relevant[chosen])
         in_turn = exposure_moments(objective, guide, before)
         alone = exposure_moments(Objective("low_variance", "bilevel"), part, 0)
-        for name, moment in in_turn.items():  # a part stands for all three pairs
+        for name, moment in in_turn.items():  # weighted as all three pairs
             np.testing.assert_allclose(moment, 3 / len(part) * alone[name], rtol=1e-9)
 
 

@@ -73,12 +73,12 @@ def test_a_training_that_ends_in_its_first_epoch_has_nothing_to_keep():
 
 
 def test_lines_end_with_the_last_epoch_of_each_label(capsys):
-    with Lines(seconds=1000) as told:
+    with Lines(seconds=1000) as lines:
         for label in ("a", "b"):
             for epoch in (1, 2, 3):
-                told(Tick(label, epoch, 3, 0.5, None, epoch))
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines] == [
+                lines(Tick(label, epoch, 3, 0.5, None, epoch))
+    printed = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in printed] == [
         "a: epoch 1 of 3",
         "a: epoch 3 of 3",
         "b: epoch 3 of 3",

@@ -17,7 +17,7 @@ from unexposed.engine.build import build
 from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
 from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct, Relevance
-from unexposed.methods.exposures import Exposure, Gated, Popularity
+from unexposed.methods.exposures import AllSeen, Exposure, Gated, Popularity
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
@@ -41,7 +41,7 @@ class Composition:
     relevance: Relevance
     loss: str  # of `maths/losses.py`
     drawing: Drawing  # the samples of an epoch
-    exposure: Exposure = Exposure()  # noqa: RUF009  (it has no fields)
+    exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
     learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
 
     def objective(self) -> Objective:

@@ -18,7 +18,7 @@ _FIRST = np.zeros(1, dtype=np.int32)
 
 
 class Exposure:
-    """One part of a composition. As it stands m = 1, and a missing click is a dislike."""
+    """The exposure of a composition; by default nothing is modelled and m = 1."""
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table | None:
         """The exposure that is not learned: (items,) or (users, items)."""
@@ -58,6 +58,10 @@ class Exposure:
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         """Add an output `exposure` to an ONNX graph, if there is an exposure model."""
         del graph, parameters
+
+
+class AllSeen(Exposure):
+    """m = 1: a missing click is a dislike."""
 
 
 @dataclass(frozen=True)

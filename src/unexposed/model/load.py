@@ -104,13 +104,13 @@ def _clicks(arrays: Arrays) -> Clicks:
     """The clicks; checks only their number and bounds, the rest when used."""
     columns = _part(arrays, "clicks.")
     if {name: column.dtype for name, column in columns.items()} != CLICKS:
-        raise ValueError("its clicks are not those of a model")
+        raise ValueError("its clicks have other columns than a model has")
     ids = {f"{role}_ids": Ids.unpacked(_part(arrays, f"ids.{role}s.")) for role in ("user", "item")}
     clicks = Clicks.stored(**columns, **ids)  # type: ignore[arg-type]
     n, start = len(clicks.items), columns["user_start"]
     lengths = dict.fromkeys(CLICKS, (n,)) | {"user_start": (clicks.n_users + 1,)}
     if {name: column.shape for name, column in columns.items()} != lengths:
-        raise ValueError("its clicks are not as many as they should be")
+        raise ValueError("its columns of clicks differ in length")
     if start[0] != 0 or start[-1] != n:
         raise ValueError("its clicks do not begin and end with its users")
     return clicks
@@ -144,9 +144,9 @@ def _check_values(model: Model) -> None:
         values = np.asarray(ids.values)
         ordered = values if ids.order is None else values[ids.order]
         if len(set(ordered.tolist())) != len(values):
-            raise ValueError("an id is there twice")
+            raise ValueError("an id occurs twice")
         if ids.are_sortable and (ordered[1:] < ordered[:-1]).any():
-            raise ValueError("the order of its ids is not theirs")
+            raise ValueError("its ids are not in their stated order")
     for name, array in model.parameters.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{name} holds values that are not finite")

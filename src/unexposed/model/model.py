@@ -79,9 +79,8 @@ class Model:
         """The k best items for each user: columns user, item, rank, score, and relevance and
         exposure if the method models them.
 
-        Items are ranked by the score, which includes the popularity penalty. A user for whom fewer
-        than k items remain gets fewer. With unknown="popular" a column `known` is false for users
-        whom the model does not know.
+        Items are ranked by the score, which includes the popularity penalty. Users with fewer than
+        k items left get fewer. With unknown="popular", a column `known` is false for unknown users.
         """
         import polars as pl
 
