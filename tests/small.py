@@ -2,14 +2,19 @@
 
 from typing import Any
 
+import numpy as np
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
 from unexposed.methods import METHODS, make
 from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.progress import Silent
 from unexposed.settings import known
 
-QUICK = {  # and yet enough to learn a small world
+QUICK = {  # enough to learn a small world
     "dim": 8,
     "epochs": 80,
     "patience": 0,
@@ -29,7 +34,7 @@ BRIEF = {  # a few epochs of several batches
 }
 
 
-# What the methods can do, asked of each
+# Methods by what they can do
 PERSONAL = [name for name, cls in METHODS.items() if not cls.baseline]
 TRAINED = [name for name, cls in METHODS.items() if issubclass(cls, TrainedMethod)]
 COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
@@ -44,8 +49,23 @@ WITH_SCORER = [
 
 
 def make_with(name: str, settings: dict[str, Any]) -> Any:
-    """The method with those of these settings that it has."""
+    """Make the method with the settings it knows, ignoring the others."""
     return make(name, **{k: v for k, v in settings.items() if k in known(METHODS[name])})
+
+
+def quick(name: str, **settings: Any) -> Any:
+    return make_with(name, QUICK | settings)
+
+
+def fitted(name: str, clicks: Clicks, *, seed: int = 0, **settings: Any) -> Model:
+    return quick(name, **settings).fit(clicks, seed=seed, progress=Silent())
+
+
+def clicks_of(matrix: Any) -> Clicks:
+    """The nonzero entries of a users × items matrix as clicks."""
+    users, items = np.nonzero(matrix)
+    n_users, n_items = np.shape(matrix)
+    return Clicks.from_pairs(users, items, user_ids=Ids.range(n_users), item_ids=Ids.range(n_items))
 
 
 def assert_same_parameters(one: Model, other: Model) -> None:

@@ -13,8 +13,8 @@ from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, low_variance
-from unexposed.maths.relevance import DotProduct, Touched, rows_of
-from unexposed.methods import METHODS
+from unexposed.maths.relevance import Touched, rows_of
+from unexposed.methods import METHODS, load
 from unexposed.methods.composed import ComposedMethod, Composition, PairSettings
 from unexposed.methods.exposures import Gated, Popularity
 from unexposed.sampling.samples import Samples
@@ -27,7 +27,7 @@ FIRST_MOMENT = 0.1  # 1 − β₁: what the first moment holds of the gradient a
 
 @dataclass(frozen=True)
 class Bent:
-    """logit = tanh(ω_u M)ᵀω_i + b_i: no product of one vector for the user and one for the item."""
+    """logit = tanh(ω_u M)ᵀω_i + b_i, which is not a dot product."""
 
     dim: int
     scale: float = 0.3
@@ -151,7 +151,7 @@ def test_the_step_descends_the_loss_of_the_batch(loss):
 
 
 @pytest.mark.parametrize("strategy", [s for s in get_args(Strategy) if s != "frozen"])
-def test_the_exposure_descends_what_the_strategy_says(strategy):
+def test_the_exposure_descends_the_loss_of_its_strategy(strategy):
     """Hypergradients against finite differences of the outer loss, one relevance step ahead."""
     users, items, click, weight = columns()
     omega = [name for name in start() if name not in ALPHA]
@@ -206,7 +206,7 @@ def test_a_frozen_exposure_stays():
 
 @dataclass(frozen=True)
 class BentMethod(PairSettings, ComposedMethod):
-    """A whole method on that model, with a learned exposure."""
+    """A method with this relevance and a learned exposure."""
 
     name: ClassVar[str] = "bent"
 
@@ -221,9 +221,7 @@ class BentMethod(PairSettings, ComposedMethod):
         )
 
 
-def test_a_method_of_any_relevance_learns_saves_and_says_what_it_cannot(tmp_path, monkeypatch):
-    from unexposed.methods import load
-
+def test_a_method_of_any_relevance_learns_saves_and_refuses_the_rest(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "bent", BentMethod)
     clicks = world(60, 30, seed=1).clicks(0)
     settings = {"dim": 4, "epochs": 25, "learning_rate": 0.02, "batch_size": 64}
@@ -240,13 +238,3 @@ def test_a_method_of_any_relevance_learns_saves_and_says_what_it_cannot(tmp_path
         model.recommend_for(clicks.item_ids.values[:3].tolist())
     with pytest.raises(InputError, match="dot products only"):
         BentMethod(**settings, engine="cpu").fit(clicks)
-
-
-def test_the_dot_product_scores_as_its_logits_do():
-    model, rng = DotProduct(4, 0.5), np.random.default_rng(3)
-    tables = model.initial(USERS, ITEMS, rng)
-    users, items = np.arange(USERS), torch.arange(ITEMS)
-    tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
-    for user in users:
-        logits = model.logits(tensors, torch.full((ITEMS,), user), items)
-        np.testing.assert_allclose(model.scores(tables, users)[user], logits.numpy(), rtol=1e-5)

@@ -1,7 +1,8 @@
-"""What is exported scores and ranks as the model does, is written whole, and says what it is."""
+"""Exports score and rank as the model does, are written atomically and describe themselves."""
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,16 @@ import pyarrow.parquet
 import pytest
 
 from command import ended
-from small import WITH_VECTORS
-from test_methods import fitted
-from unexposed.data.clicks import Clicks
+from small import WITH_VECTORS, clicks_of, fitted
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
-from unexposed.methods import METHODS, load
+from unexposed.methods import METHODS
 from unexposed.model import export
 from unexposed.model.export import build_index, export_model, index_recall
 from unexposed.model.model import Model
 from unexposed.model.recommender import Vectors
 
+MEASURED = {"usearch": "recall@10 against exact search", "onnx": "by onnxruntime"}
 AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]
 
 
@@ -30,9 +30,8 @@ def model(small_world) -> Model:
 
 
 def with_ids(raw: list[object]) -> Model:
-    n = len(raw)
-    pairs = np.arange(n), (np.arange(n) + 1) % n
-    clicks = Clicks.from_pairs(*pairs, user_ids=Ids.of(raw), item_ids=Ids.of(raw))
+    clicks = clicks_of(np.eye(len(raw)))
+    clicks = replace(clicks, user_ids=Ids.of(raw), item_ids=Ids.of(raw))
     return fitted("mf", clicks, epochs=1)
 
 
@@ -40,7 +39,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_methods_with_vectors_are_those_whose_score_is_their_product(small_world):
+def test_the_score_of_a_method_with_vectors_is_their_product(small_world):
     users = np.arange(20, dtype=np.int32)
     for name in METHODS:
         trained = fitted(name, small_world.clicks(0), epochs=2)
@@ -62,35 +61,6 @@ def test_parquet_holds_each_id_with_its_vector(model, tmp_path):
     vectors = np.array(items["vector"], dtype=np.float32)
     np.testing.assert_array_equal(vectors, model.parameters["item_factors"])
     np.testing.assert_array_equal(users["vector"].to_numpy(), model.parameters["user_factors"])
-
-
-def test_npy_holds_the_vectors_with_ids_beside_them(model, tmp_path):
-    export_model(model, tmp_path / "out", kind="npy")
-    users = np.load(tmp_path / "out" / "user_vectors.npy")
-    items = np.load(tmp_path / "out" / "item_vectors.npy")
-    ids = json.loads((tmp_path / "out" / "item_ids.json").read_text())
-    user = model.user_ids.values.tolist()[4]
-    assert json.loads((tmp_path / "out" / "user_ids.json").read_text())[4] == user
-    scores = model.score([user] * len(ids), ids)
-    np.testing.assert_allclose(items @ users[4], scores, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["parquet", "npy", "onnx", "usearch"])
-def test_awkward_ids_survive_every_format(kind, tmp_path):
-    export_model(with_ids(AWKWARD), tmp_path / "out", kind=kind, k=2)
-    if kind == "parquet":
-        assert pl.read_parquet(tmp_path / "out" / "items.parquet")["item"].to_list() == AWKWARD
-    else:
-        assert json.loads((tmp_path / "out" / "item_ids.json").read_text()) == AWKWARD
-
-
-def test_ids_of_several_types_go_to_json_but_not_to_parquet(tmp_path):
-    mixed = with_ids([1, "a", ("b", 2)])
-    export_model(mixed, tmp_path / "npy", kind="npy", k=1)
-    assert json.loads((tmp_path / "npy" / "user_ids.json").read_text())[:2] == [1, "a"]
-    with pytest.raises(InputError, match="several types.*use --format npy"):
-        export_model(mixed, tmp_path / "parquet", kind="parquet", k=1)
-    assert names(tmp_path) == ["npy"]
 
 
 def test_the_index_gives_the_scores_and_nearly_all_of_the_best_items(model, tmp_path):
@@ -127,60 +97,17 @@ def test_an_index_of_centred_vectors_finds_what_one_of_bare_vectors_misses():
     assert index_recall(bare, found, 10) < 0.8
 
 
-def test_recall_counts_the_best_items_that_were_found():
-    class Half:
-        """Finds the best item and one that is not among the best two."""
-
-        def search(self, query, k):
-            order = np.argsort(-(found.items @ query))
-
-            class Matches:
-                keys = order[[0, 5]].astype(np.uint64)
-
-            return Matches
-
-    found = away_from_all_items()
-    assert index_recall(Half(), found, 2) == 0.5
-
-
 @pytest.mark.parametrize("kind", sorted(export.KINDS))
-def test_an_export_says_what_it_is_and_replaces_an_older_one_of_its_kind(kind, model, tmp_path):
+def test_an_export_describes_itself_and_replaces_an_older_one_of_its_kind(kind, model, tmp_path):
     about = export_model(model, tmp_path / "out", kind=kind)
     assert (about["kind"], about["method"], about["users"]) == (kind, "ubo", len(model.user_ids))
     assert json.loads((tmp_path / "out" / "export.json").read_text()) == about
+    said = "\n".join(export.describe(about, tmp_path / "out"))
+    assert f"ubo as {kind}" in said
+    assert MEASURED.get(kind, "") in said
     before = names(tmp_path / "out")
     export_model(model, tmp_path / "out", kind=kind)
     assert names(tmp_path / "out") == before
-    assert names(tmp_path) == ["out"]
-
-
-def test_a_place_that_holds_anything_else_is_refused_and_left_alone(model, tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="is no export; choose another place"):
-        export_model(model, tmp_path, kind="npy")
-    with pytest.raises(InputError, match="is no export; choose another place"):
-        export_model(model, tmp_path / "thesis.tex", kind="npy")
-    model.save(tmp_path / "model")
-    with pytest.raises(InputError, match="is no export; choose another place"):
-        export_model(model, tmp_path / "model", kind="npy")
-    export_model(model, tmp_path / "out", kind="npy")
-    with pytest.raises(InputError, match="holds an export as npy; choose another place for onnx"):
-        export_model(model, tmp_path / "out", kind="onnx")
-    assert load(tmp_path / "model").method == model.method
-    assert names(tmp_path) == ["model", "out", "thesis.tex"]
-
-
-@pytest.mark.parametrize("stranger", ["note.txt", "model"])
-def test_an_export_that_holds_a_foreign_file_is_not_replaced(stranger, model, tmp_path):
-    export_model(model, out := tmp_path / "out", kind="npy")
-    if stranger == "model":
-        model.save(out / stranger)
-    else:
-        (out / stranger).write_text("years of work")
-    before = names(out)
-    with pytest.raises(InputError, match=f"cannot write .*: it holds '{stranger}', which would be"):
-        export_model(model, out, kind="npy")
-    assert names(out) == before
     assert names(tmp_path) == ["out"]
 
 
@@ -209,42 +136,66 @@ def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path,
     assert names(tmp_path) == []
 
 
-def test_an_unknown_format_and_an_impossible_k_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match="no export format 'onx'; did you mean 'onnx'"):
-        export_model(model, tmp_path / "out", kind="onx")
+def test_npy_holds_the_vectors_with_ids_beside_them(model, tmp_path):
+    export_model(model, tmp_path / "out", kind="npy")
+    users = np.load(tmp_path / "out" / "user_vectors.npy")
+    items = np.load(tmp_path / "out" / "item_vectors.npy")
+    ids = json.loads((tmp_path / "out" / "item_ids.json").read_text())
+    user = model.user_ids.values.tolist()[4]
+    assert json.loads((tmp_path / "out" / "user_ids.json").read_text())[4] == user
+    scores = model.score([user] * len(ids), ids)
+    np.testing.assert_allclose(items @ users[4], scores, rtol=1e-5)
+
+
+def test_awkward_ids_survive_and_mixed_types_go_to_json_only(tmp_path):
+    awkward = with_ids(AWKWARD)
+    export_model(awkward, tmp_path / "parquet", kind="parquet", k=2)
+    export_model(awkward, tmp_path / "npy", kind="npy", k=2)
+    assert pl.read_parquet(tmp_path / "parquet" / "items.parquet")["item"].to_list() == AWKWARD
+    assert json.loads((tmp_path / "npy" / "item_ids.json").read_text()) == AWKWARD
+    mixed = with_ids([1, "a", ("b", 2)])
+    export_model(mixed, tmp_path / "npy", kind="npy", k=1)
+    assert json.loads((tmp_path / "npy" / "user_ids.json").read_text())[:2] == [1, "a"]
+    with pytest.raises(InputError, match="several types.*use --format npy"):
+        export_model(mixed, tmp_path / "mixed", kind="parquet", k=1)
+    assert names(tmp_path) == ["npy", "parquet"]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "refusal"),
+    [
+        (".", "npy", "is not an export; choose another place"),
+        ("thesis.tex", "npy", "is not an export; choose another place"),
+        ("model", "npy", "is not an export; choose another place"),
+        ("out", "onnx", "holds an export as npy; choose another place for onnx"),
+        ("out", "npy", "cannot write .*: it holds 'note.txt', which would be"),
+        ("new", "onx", "no export format 'onx'; did you mean 'onnx'"),
+    ],
+)
+def test_an_export_never_replaces_anything_else(place, kind, refusal, model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    model.save(tmp_path / "model")
+    export_model(model, tmp_path / "out", kind="npy")
+    (tmp_path / "out" / "note.txt").write_text("years of work")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=refusal):
+        export_model(model, tmp_path / place, kind=kind)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_impossible_k_is_refused(model, tmp_path):
     for k in (0, len(model.item_ids) + 1):
         with pytest.raises(InputError, match="k must be between 1 and"):
             export_model(model, tmp_path / "out", kind="usearch", k=k)
 
 
-def test_what_was_measured_is_said(model, tmp_path):
-    for kind, words in (("usearch", "recall@10 against exact search"), ("onnx", "by onnxruntime")):
-        about = export_model(model, tmp_path / kind, kind=kind)
-        said = "\n".join(export.describe(about, tmp_path / kind))
-        assert words in said
-        assert f"ubo as {kind}" in said
-
-
-def command(capsys, *words: str) -> tuple[int, str, str]:
-    return ended("export", *words), *capsys.readouterr()
-
-
-def test_the_command_prints_one_json_document(model, tmp_path, monkeypatch, capsys):
+def test_the_command_prints_one_json_document_and_refuses_before_it_loads(model, tmp_path, capsys):
     model.save(tmp_path / "model")
-    place = tmp_path / "out"
-    words = [str(tmp_path / "model"), "--to", str(place), "--format", "usearch", "-k", "5"]
-    code, out, _ = command(capsys, *words, "--json")
-    assert code == 0
-    assert json.loads(out) == json.loads((place / "export.json").read_text())
-    assert json.loads(out)["k"] == 5
-
-
-def test_the_command_refuses_in_one_sentence_before_it_loads(tmp_path, monkeypatch, capsys):
-    words = [str(tmp_path / "no model"), "--to", str(tmp_path / "out"), "--format"]
-    code, out, err = command(capsys, *words, "onx")
-    assert (code, out) == (2, "")
-    assert err == "error: no export format 'onx'; did you mean 'onnx'?\n"
-    code, _, err = command(capsys, *words, "onnx")
-    assert code == 2
-    assert "is not a model folder" in err
-    assert names(tmp_path) == []
+    words = ["export", str(tmp_path / "model"), "--to", str(tmp_path / "out"), "--format"]
+    assert ended(*words, "usearch", "-k", "5", "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about == json.loads((tmp_path / "out" / "export.json").read_text())
+    assert about["k"] == 5
+    words[1] = str(tmp_path / "no model")
+    assert ended(*words, "onx") == 2
+    assert capsys.readouterr() == ("", "error: no export format 'onx'; did you mean 'onnx'?\n")

@@ -1,4 +1,4 @@
-"""Users folded in: as training would have them, and without touching anybody else."""
+"""Folded-in users get the vectors training would give them, and nobody else changes."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from small import FOLDING, PERSONAL, QUICK, make_with
+from small import FOLDING, METHODS, PERSONAL, quick
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
@@ -14,7 +14,6 @@ from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.methods import make
 from unexposed.model import fold_in_kernel as kernel
 from unexposed.model.filters import Rules
 from unexposed.model.fold_in import SEED, solve
@@ -25,17 +24,13 @@ from unexposed.training.given import Side
 LEARNING = [name for name in FOLDING if name in PERSONAL]
 
 
-def quick(name, **settings):
-    return make_with(name, QUICK | settings)
-
-
 def pairs(rows, items, user_ids, item_ids):
     return Clicks.from_pairs(
         np.array(rows), np.array(items), user_ids=Ids.of(user_ids), item_ids=Ids.of(item_ids)
     )
 
 
-# The vector itself ----------------------------------------------------------------------------
+# The kernel
 
 N_ITEMS, DIM = 9, 4
 CLICKED = pairs([0, 0, 0, 1], [1, 4, 7, 2], range(2), range(N_ITEMS))
@@ -98,7 +93,7 @@ def trained(user, items, exposure, loss, drawing, optimiser):
     ],
     ids=["unclicked", "unbiased", "every pair", "catalogue"],
 )
-def test_a_vector_is_what_training_makes_of_the_same_samples_while_items_stand_still(loss, drawing):
+def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
     rng = np.random.default_rng(0)
     items = rng.normal(0, 1, (N_ITEMS, DIM)).astype(np.float32)
     exposure = rng.uniform(0.2, 0.9, N_ITEMS)
@@ -114,34 +109,15 @@ def test_a_vector_is_what_training_makes_of_the_same_samples_while_items_stand_s
         batch_size=BATCH_SIZE,
         epochs=EPOCHS,
     )
-    assert np.abs(found).max() > 0.2  # it has come far from zero
+    assert np.abs(found).max() > 0.2  # far from the start
     for user, vector in enumerate(found):
         expected = trained(user, items, exposure, loss, drawing, optimiser)
         np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_training_of_less_than_a_batch_is_one_batch_of_all_its_clicks():
-    items = np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32)
-    one, other = (
-        solve(
-            items,
-            CLICKED,
-            Objective("low_variance"),
-            Optimiser(0.05, 0.5),
-            exposure=None,
-            drawing=Drawing(2),
-            n_clicks=10,
-            batch_size=size,
-            epochs=5,
-        )
-        for size in (10, 1000)
-    )
-    assert np.array_equal(one, other)
-
-
 @pytest.mark.parametrize("clicked", [[1, 4], [0, 1, 4, 6, 7, 8]])  # few and most of nine
 @pytest.mark.parametrize("source", ["unclicked", "catalogue"])
-def test_drawn_items_are_uniform_on_their_source_and_every_click_comes_once(clicked, source):
+def test_items_are_drawn_uniformly_and_every_click_comes_once(clicked, source):
     counts = np.zeros(9)
     epochs = drawn_for(3, clicked, Drawing(3, source=source), n_items=9)
     for of_click, _ in itertools.islice(epochs, 300):
@@ -154,7 +130,7 @@ def test_drawn_items_are_uniform_on_their_source_and_every_click_comes_once(clic
     np.testing.assert_allclose(counts / counts.mean(), 1, atol=0.35)  # 5 sd
 
 
-def test_every_unclicked_item_is_dealt_out_once_and_evenly_to_any_click():
+def test_every_pair_deals_each_unclicked_item_once_and_evenly():
     first = set()
     epochs = drawn_for(3, [1, 4, 6], Drawing(5, every_pair=True), n_items=9)
     for of_click, _ in itertools.islice(epochs, 50):
@@ -164,16 +140,8 @@ def test_every_unclicked_item_is_dealt_out_once_and_evenly_to_any_click():
     assert first == {0, 2, 3, 5, 7, 8}
 
 
-def test_few_unclicked_items_are_listed_so_that_none_is_long_searched_for():
-    clicked_by, room = np.full(9, -1, dtype=np.int32), np.zeros(9, dtype=np.int32)
-    clicked_by[:4] = 3
-    assert kernel.list_unclicked(room, clicked_by, 3, 4, False) == 0
-    clicked_by[:7] = 3
-    assert room[: kernel.list_unclicked(room, clicked_by, 3, 7, False)].tolist() == [7, 8]
-
-
 @pytest.mark.parametrize("every_pair", [False, True])
-def test_a_user_who_clicked_everything_has_no_unclicked_item_drawn_for_it(every_pair):
+def test_nothing_is_drawn_for_a_user_who_clicked_everything(every_pair):
     of_click, _ = next(drawn_for(3, [0, 1, 2], Drawing(2, every_pair=every_pair), n_items=3))
     assert [items.tolist() for items in of_click] == [[0], [1], [2]]
 
@@ -183,33 +151,37 @@ def test_clicks_are_spread_evenly_over_the_batches():
     np.testing.assert_allclose(np.bincount(batch, minlength=6), 1000, atol=150)  # 5 sd
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_any_number_of_threads_gives_the_same_bits(threads):
-    items = np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32)
-    found = [
-        solve(
-            items,
-            CLICKED,
-            Objective("low_variance"),
-            Optimiser(0.05, 0.0),
-            exposure=None,
-            drawing=Drawing(2),
-            n_clicks=40,
-            batch_size=8,
-            epochs=5,
-            threads=t,
-        )
-        for t in (1, threads)
-    ]
-    assert found[0].tobytes() == found[1].tobytes()
+def solved(*, decay=0.0, n_clicks=40, batch_size=8, threads=None):
+    return solve(
+        np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32),
+        CLICKED,
+        Objective("low_variance"),
+        Optimiser(0.05, decay),
+        exposure=None,
+        drawing=Drawing(2),
+        n_clicks=n_clicks,
+        batch_size=batch_size,
+        epochs=5,
+        threads=threads,
+    )
 
 
-# Models ---------------------------------------------------------------------------------------
+def test_a_training_smaller_than_a_batch_is_one_batch():
+    one, other = (solved(decay=0.5, n_clicks=10, batch_size=size) for size in (10, 1000))
+    assert np.array_equal(one, other)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    one, two, three = (solved(threads=threads).tobytes() for threads in (1, 2, 3))
+    assert one == two == three
+
+
+# Models
 
 
 @pytest.fixture(scope="module", params=LEARNING)
 def fitted(request, checkerboard):
-    # without a refit: it starts anew, and the few steps of a small world may go another way
+    # no refit: a second training may take another way in so few steps
     return quick(request.param, refit=False).fit(checkerboard[0], progress=Silent())
 
 
@@ -218,7 +190,7 @@ NEWCOMERS = pairs([0, 0, 0, 1, 1], [0, 1, 2, 3, 4], ["even", "odd"], [
 ])  # fmt: skip
 
 
-def test_newcomers_to_the_checkerboard_get_items_of_their_colour(fitted):
+def test_new_users_of_the_checkerboard_get_items_of_their_colour(fitted):
     model = fitted.fold_in(NEWCOMERS)
     table = model.recommend(["even", "odd"], 5)
     colours = [int(item.split()[1]) % 2 for item in table["item"]]
@@ -226,7 +198,7 @@ def test_newcomers_to_the_checkerboard_get_items_of_their_colour(fitted):
     assert not set(table["item"]) & {"item 0", "item 6", "item 8", "item 3", "item 11"}
 
 
-def test_folding_in_touches_nobody_else(fitted):
+def test_folding_in_changes_no_other_user(fitted):
     model = fitted.fold_in(NEWCOMERS)
     assert len(model.user_ids) == len(fitted.user_ids) + 2
     for name, table in fitted.parameters.items():
@@ -236,7 +208,7 @@ def test_folding_in_touches_nobody_else(fitted):
     assert len(model.clicks) == len(fitted.clicks) + 5
 
 
-def test_a_newcomer_alone_is_the_same_as_among_others(fitted):
+def test_a_new_user_gets_the_same_list_alone_and_among_others(fitted):
     both = fitted.fold_in(NEWCOMERS).recommend(["odd"], 4)
     alone = fitted.fold_in(pairs([0, 0], [0, 1], ["odd"], ["item 3", "item 11"])).recommend(
         ["odd"], 4
@@ -250,7 +222,7 @@ def test_a_newcomer_alone_is_the_same_as_among_others(fitted):
     np.testing.assert_allclose(items["score"], alone["score"], rtol=1e-4, atol=1e-6)
 
 
-def test_a_known_user_is_learned_anew_from_all_its_clicks(fitted):
+def test_a_known_user_is_learned_again_from_all_clicks(fitted):
     before = fitted.clicks
     own = before.items[before.users == 3]
     other_colour = pairs([0], [0], ["user 3"], ["item 4"])
@@ -264,20 +236,20 @@ def test_a_known_user_is_learned_anew_from_all_its_clicks(fitted):
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_folded_in_users_are_ranked_as_trained_ones(name):
+def test_folded_in_users_are_scored_like_trained_ones(name):
     clicks = world(300, 60, seed=5).clicks(0)
     model = quick(name, epochs=25, learning_rate=0.01, regularisation=0.2).fit(
         clicks, progress=Silent()
     )
     last = clicks.users >= 250
-    strangers = Clicks.from_pairs(
+    newcomers = Clicks.from_pairs(
         clicks.users[last] - 250,
         clicks.items[last],
         user_ids=Ids.of(f"new {u}" for u in range(50)),
         item_ids=clicks.item_ids,
     )
-    folded = model.fold_in(strangers)
-    active = np.flatnonzero(strangers.user_counts >= 3)  # so that some were trained on
+    folded = model.fold_in(newcomers)
+    active = np.flatnonzero(newcomers.user_counts >= 3)  # so that some were trained on
     there = folded.user_ids.index([f"new {u}" for u in active])
     one = model.scores((active + 250).astype(np.int32))
     two = folded.scores(there)
@@ -285,36 +257,31 @@ def test_folded_in_users_are_ranked_as_trained_ones(name):
     assert np.mean(correlation) > 0.8
 
 
-def test_methods_without_user_parameters_take_anybody_in(checkerboard):
-    for name in ("popularity", "random"):
-        model = quick(name).fit(checkerboard[0], progress=Silent()).fold_in(NEWCOMERS)
-        assert len(model.recommend(["even"], 3)) == 3
-
-
-def test_a_method_that_cannot_says_so(checkerboard):
-    model = make("cjmf", epochs=1, dim=3, n_models=2).fit(checkerboard[0], progress=Silent())
-    with pytest.raises(InputError, match="cjmf cannot fold in users"):
-        model.fold_in(NEWCOMERS)
-
-
-def test_clicks_on_unknown_items_are_left_out_and_nothing_but_them_is_refused(fitted):
-    log = pairs([0, 1, 1], [0, 0, 1], ["stranger", "odd"], ["unheard of", "item 3"])
+def test_clicks_on_unknown_items_are_ignored_unless_there_are_no_others(fitted):
+    log = pairs([0, 1, 1], [0, 0, 1], ["ghost", "odd"], ["unheard of", "item 3"])
     model = fitted.fold_in(log)
-    assert model.user_ids.index(["stranger", "odd"]).tolist() == [-1, len(fitted.user_ids)]
+    assert model.user_ids.index(["ghost", "odd"]).tolist() == [-1, len(fitted.user_ids)]
     with pytest.raises(InputError, match="none of these users has a click on an item"):
         fitted.fold_in(log.pick(np.array([True, False, False])))
     with pytest.raises(InputError, match="knows none of the 1 clicked items"):
         fitted.recommend_for(["unheard of"])
 
 
-def test_a_new_user_of_ubo_is_shown_what_the_mean_user_is(checkerboard):
-    model = quick("ubo", epochs=5).fit(checkerboard[0], progress=Silent())
-    folded = model.fold_in(NEWCOMERS)
-    mean = model.parameters["exposure_user_factors"].mean(axis=0)
-    np.testing.assert_allclose(folded.parameters["exposure_user_factors"][-1], mean, rtol=1e-6)
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in LEARNING])
+def test_other_methods_serve_new_users_or_refuse(name, checkerboard):
+    model = quick(name, epochs=1).fit(checkerboard[0], progress=Silent())
+    if name in FOLDING:
+        assert len(model.fold_in(NEWCOMERS).recommend(["even"], 3)) == 3
+    else:
+        with pytest.raises(InputError, match=f"{name} cannot fold in users"):
+            model.fold_in(NEWCOMERS)
 
 
-def test_a_given_table_of_exposures_goes_on_with_its_mean(checkerboard):
+def test_new_users_get_the_mean_exposure(checkerboard):
+    ubo = quick("ubo", epochs=5).fit(checkerboard[0], progress=Silent())
+    folded = ubo.fold_in(NEWCOMERS).parameters["exposure_user_factors"][-1]
+    mean = ubo.parameters["exposure_user_factors"].mean(axis=0)
+    np.testing.assert_allclose(folded, mean, rtol=1e-6)
     clicks = checkerboard[0]
     table = np.random.default_rng(0).uniform(0.2, 1, (clicks.n_users, clicks.n_items))
     method = quick("umf", epochs=5)
@@ -325,10 +292,10 @@ def test_a_given_table_of_exposures_goes_on_with_its_mean(checkerboard):
     )
 
 
-def test_popularity_is_that_of_all_users_when_one_is_served_alone(fitted):
+def test_a_user_served_alone_is_penalised_by_the_popularity_among_all(fitted):
     ranks = Rules(popularity_penalty=50.0)
     alone = fitted.recommend_for(["item 3"], 5, rules=ranks)["item"].to_list()
     among = fitted.fold_in(pairs([0], [0], ["odd"], ["item 3"])).recommend(["odd"], 5, rules=ranks)
     counts = fitted.clicks.item_counts[fitted.item_ids.index(alone)]
-    assert list(counts) == sorted(counts)  # so strong a penalty leaves nothing but it
+    assert list(counts) == sorted(counts)  # the penalty outweighs the scores
     assert among["item"].to_list()[0] == alone[0] or counts[0] == counts[1]

@@ -183,7 +183,7 @@ def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path
     document = portrait(model, Names(model.user_ids, model.item_ids, {}))
     json.dumps(document, allow_nan=False)
     page = written(document, tmp_path / "page.html")
-    has_exposure = model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
+    has_exposure = model.has_exposure
     assert ('aria-label="How likely an item was shown"' in page) == has_exposure
     assert ("only order items" in page) == (model.method.scale == "order")
     assert (relevance_of(model, np.zeros(3)) is None) == (model.method.scale == "order")

@@ -1,4 +1,4 @@
-"""A training that is killed goes on to the same bits as one that never was."""
+"""A killed training resumes and ends with the same bits as an uninterrupted one."""
 
 import contextlib
 import json
@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ class Killed(BaseException):
 
 
 class Killer(Silent):
-    """Ends the training when it is told of an epoch: that one's checkpoint is never written."""
+    """Ends the training in an epoch, before its checkpoint is written; keeps the notes."""
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch = epoch
@@ -60,7 +61,7 @@ def assert_same(one: Model, other: Model) -> None:
 
 
 def assert_survives(method: Any, clicks: Clicks, folder: Path, *, side: Side | None = None) -> None:
-    """Killed in epoch 2, in epoch 3, and in epoch 6, it ends as if nothing had been."""
+    """Killed in epochs 2, 3 and 6, the training ends with the same parameters and facts."""
     held = clicks.hold_out(fraction=0.3, seed=5)
     whole = method.fit(*held, seed=3, side=side, progress=Silent())
     settings = {"seed": 3, "side": side, "checkpoint": folder, "checkpoint_every": 0}
@@ -74,28 +75,28 @@ def assert_survives(method: Any, clicks: Clicks, folder: Path, *, side: Side | N
     assert_same(whole, resumed)
 
 
-STRATEGIES = Strategy.__args__
 CASES = [
-    *((name, e, {}) for name in COMPOSED for e in ("cpu", "reference")),
-    *((name, None, {}) for name in TRAINED if name not in COMPOSED),
-    *(("ubo", e, {"strategy": s}) for s in STRATEGIES for e in ("cpu", "reference")),
-    *(("ubo", e, {"validation_batch": 5}) for e in ("cpu", "reference")),
-    ("mf", "cpu", {"pairs": "all"}),
-    ("umf", "cpu", {"weighting": "unbiased"}),
-    ("ubo", "cpu", {"validation_in_training": False}),
-    ("cjmf", "cpu", {"n_models": 1, "residual": False}),
+    *((name, {"engine": engine}) for name in COMPOSED for engine in ("cpu", "reference")),
+    *((name, {}) for name in TRAINED if name not in COMPOSED),
+    *(("ubo", {"strategy": strategy}) for strategy in get_args(Strategy)),
+    *(("ubo", {"engine": e, "validation_batch": 5}) for e in ("cpu", "reference")),
+    ("mf", {"pairs": "all"}),
+    ("umf", {"weighting": "unbiased"}),
+    ("ubo", {"validation_in_training": False}),
+    ("cjmf", {"n_models": 1, "residual": False}),
 ]
 
 
-@pytest.mark.parametrize(("name", "engine", "settings"), CASES)
-def test_a_training_that_is_killed_ends_with_the_bits_of_one_that_was_not(
-    name, engine, settings, small_world, tmp_path
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_a_killed_training_ends_with_the_bits_of_an_uninterrupted_one(
+    name, settings, small_world, tmp_path
 ):
-    method = quick(name, **settings, **({"engine": engine} if engine else {}))
-    assert_survives(method, small_world.clicks(0), tmp_path / "kept")
+    assert_survives(quick(name, **settings), small_world.clicks(0), tmp_path / "kept")
 
 
-def test_side_information_is_no_obstacle(small_world, tmp_path):
+def test_a_training_with_side_information_resumes_and_another_side_is_refused(
+    small_world, tmp_path
+):
     clicks = small_world.clicks(0)
     rng = np.random.default_rng(0)
     features = rng.random((clicks.n_users, 3)).astype(np.float32)
@@ -105,18 +106,15 @@ def test_side_information_is_no_obstacle(small_world, tmp_path):
     given = Side(exposure=rng.uniform(0.1, 1, (clicks.n_users, clicks.n_items)))
     assert_survives(quick("umf"), clicks, tmp_path / "other", side=given)
 
+    def of(side: Side) -> dict[str, Any]:
+        return checkpoint.fingerprint(quick("umf"), clicks, clicks, seed=0, side=side)
 
-def test_without_held_out_clicks_the_last_epoch_is_kept_after_resuming_too(small_world, tmp_path):
-    clicks = small_world.clicks(0)
-    log = (clicks, clicks.pick(np.zeros(len(clicks), dtype=bool)))
-    whole = quick("mf").fit(*log, progress=Silent())
-    kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0}
-    with pytest.raises(Killed):
-        quick("mf").fit(*log, **kept, progress=Killer(4))
-    assert_same(whole, quick("mf").fit(*log, **kept, resume=True, progress=Silent()))
+    exposure = np.ones(clicks.n_items)
+    assert of(Side(exposure=exposure)) == of(Side(exposure=exposure.copy()))
+    assert of(Side(exposure=exposure)) != of(Side(exposure=exposure * 0.5)) != of(Side())
 
 
-def test_the_best_epoch_and_the_patience_count_on_over_a_kill(tmp_path):
+def test_the_best_epoch_and_the_patience_survive_a_kill(tmp_path):
     qualities = [0.1, 0.5, 0.3, 0.2, 0.4, 0.9]
 
     def train(progress: Silent) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,23 +143,12 @@ def test_the_best_epoch_and_the_patience_count_on_over_a_kill(tmp_path):
     assert facts["resumed_at"] == [3]
 
 
-def test_side_information_is_part_of_the_fingerprint(small_world):
-    clicks = small_world.clicks(0)
-
-    def of(side: Side) -> dict[str, Any]:
-        return checkpoint.fingerprint(quick("umf"), clicks, clicks, seed=0, side=side)
-
-    exposure = np.ones(clicks.n_items)
-    assert of(Side(exposure=exposure)) == of(Side(exposure=exposure.copy()))
-    assert of(Side(exposure=exposure)) != of(Side(exposure=exposure * 0.5)) != of(Side())
-
-
 # Killed by the system
 
 LOG = "user,item\n" + "".join(
     f"u{u},i{i}\n" for u, i in np.random.default_rng(1).integers(60, size=(900, 2))
 )
-# what runs in the process: the command, killed by SIGKILL at the nth time it comes to a function
+# run the command in a process that gets SIGKILL at the nth call of a function
 DRIVER = """
 import os, signal, sys
 module, name, times = sys.argv[1:4]
@@ -202,7 +189,7 @@ def command(moment: str | None, out: str, *words: str, folder: Path) -> Any:
     )
 
 
-def test_killed_by_the_system_at_every_moment_and_resumed_the_saved_files_are_the_same(tmp_path):
+def test_a_command_killed_at_any_moment_resumes_to_the_same_files(tmp_path):
     (tmp_path / "log.csv").write_text(LOG)
     done = command(None, "whole", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -225,12 +212,12 @@ def test_killed_by_the_system_at_every_moment_and_resumed_the_saved_files_are_th
     assert whole == resumed
 
 
-# What is refused
+# Refusals
 
 
 @pytest.fixture
 def stopped(small_world, tmp_path) -> tuple[Clicks, Path]:
-    """A log, and the checkpoint of a training on it."""
+    """A log, and the checkpoint of a training on it that was killed in epoch 3."""
     clicks, folder = small_world.clicks(0), tmp_path / "kept"
     with pytest.raises(Killed):
         quick("mf", engine="cpu").fit(
@@ -239,61 +226,52 @@ def stopped(small_world, tmp_path) -> tuple[Clicks, Path]:
     return clicks, folder
 
 
-def resume(method: Any, clicks: Clicks, folder: Path, **given: Any) -> Model:
-    return method.fit(clicks, checkpoint=folder, resume=True, progress=Silent(), **given)
+def resume(method: Any, *log: Clicks, folder: Path, **given: Any) -> Model:
+    return method.fit(*log, checkpoint=folder, resume=True, progress=Silent(), **given)
 
 
-def test_a_changed_setting_seed_engine_or_method_is_named_with_both_values(stopped):
-    mf = quick("mf", engine="cpu")
-    for method, given, difference in (
-        (quick("mf", engine="cpu", dim=7), {}, "dim was 6 and is now 7"),
-        (mf, {"seed": 1}, "the seed was 0 and is now 1"),
-        (
-            quick("mf", engine="reference"),
-            {},
-            "the engine was CpuEngine and is now ReferenceEngine",
-        ),
-        (quick("umf", engine="cpu"), {}, "the method was mf and is now umf"),
-    ):
-        with pytest.raises(InputError, match=f"cannot resume from .*kept: .*{difference}"):
-            resume(method, *stopped, **given)
-    assert resume(quick("mf", engine="auto"), *stopped).facts["resumed_at"] == [2]
+def changed(what: str, clicks: Clicks) -> tuple[Any, ...]:
+    """The log of `stopped` and its held-out clicks, with one thing changed."""
+    if what == "a click less":
+        return (clicks.pick(np.arange(len(clicks)) != 4),)
+    if what == "other counts":
+        return (replace(clicks, counts=clicks.counts + 1),)
+    if what == "other ids":
+        return (replace(clicks, item_ids=Ids.of([f"item {i}" for i in range(clicks.n_items)])),)
+    if what == "other held-out clicks":
+        train, held_out = clicks.hold_out(fraction=0.1, seed=0)
+        return train, held_out.pick(np.arange(3))
+    return (clicks,)
 
 
-def test_a_changed_log_is_refused_and_told_apart(stopped):
+@pytest.mark.parametrize(
+    ("method", "settings", "given", "log", "difference"),
+    [
+        ("mf", {"dim": 7}, {}, "", "dim was 6 and is now 7"),
+        ("mf", {}, {"seed": 1}, "", "the seed was 0 and is now 1"),
+        ("mf", {"engine": "reference"}, {}, "", "was CpuEngine and is now ReferenceEngine"),
+        ("umf", {}, {}, "", "the method was mf and is now umf"),
+        ("mf", {}, {}, "a click less", r"the log was [\d,]+ clicks .* and is now "),
+        ("mf", {}, {}, "other counts", "the log was"),
+        ("mf", {}, {}, "other ids", "the item ids was 60 .* and is now 60"),
+        ("mf", {}, {}, "other held-out clicks", "the held-out clicks was"),
+    ],
+)
+def test_a_difference_to_the_killed_training_is_named(
+    method, settings, given, log, difference, stopped
+):
     clicks, folder = stopped
-    mf = quick("mf", engine="cpu")
-    fewer = clicks.pick(np.arange(len(clicks)) != 4)
-    n = len(clicks.hold_out(fraction=0.1, seed=0)[0])
-    with pytest.raises(InputError, match=f"the log was {n:,} clicks .* and is now "):
-        resume(mf, fewer, folder)
-    often = Clicks(clicks.users, clicks.items, clicks.counts + 1, clicks.user_ids, clicks.item_ids)
-    with pytest.raises(InputError, match="the log was"):
-        resume(mf, often, folder)
-    names = Ids.of([f"item {i}" for i in range(clicks.n_items)])
-    renamed = Clicks(clicks.users, clicks.items, clicks.counts, clicks.user_ids, names)
-    with pytest.raises(InputError, match="kept: the item ids was 60 .* and is now 60"):
-        resume(mf, renamed, folder)
-    train, held_out = clicks.hold_out(fraction=0.1, seed=0)
-    with pytest.raises(InputError, match="the held-out clicks was"):
-        mf.fit(train, held_out.pick(np.arange(3)), checkpoint=folder, resume=True)
+    other = quick(method, **({"engine": "cpu"} | settings))
+    with pytest.raises(InputError, match=f"cannot resume from .*kept: .*{difference}"):
+        resume(other, *changed(log, clicks), folder=folder, **given)
 
 
-def test_ids_have_the_fingerprint_of_what_they_are_not_of_how_they_are_held():
+def test_ids_have_one_fingerprint_however_they_are_stored():
     held = Ids.of([f"user {n}" for n in range(100_000)])
     assert checkpoint._ids_digest(held) == checkpoint._ids_digest(Ids.unpacked(held.packed()))
     assert checkpoint._ids_digest(Ids.of(["ab", "c"])) != checkpoint._ids_digest(
         Ids.of(["a", "bc"])
     )
-
-
-def test_a_damaged_checkpoint_is_refused_with_the_cure(stopped):
-    clicks, folder = stopped
-    whole = bytearray((folder / "arrays.safetensors").read_bytes())
-    whole[-5] ^= 4
-    (folder / "arrays.safetensors").write_bytes(whole)
-    with pytest.raises(InputError, match="arrays.safetensors is damaged .*remove it"):
-        resume(quick("mf", engine="cpu"), clicks, folder)
 
 
 def spoilt(array: np.ndarray) -> np.ndarray:
@@ -302,8 +280,13 @@ def spoilt(array: np.ndarray) -> np.ndarray:
     return changed
 
 
-def test_a_forged_checkpoint_is_refused_before_it_reaches_compiled_code(stopped):
+def test_a_damaged_or_forged_checkpoint_is_refused_before_it_reaches_compiled_code(stopped):
     clicks, folder = stopped
+    whole = (folder / archive.ARRAYS).read_bytes()
+    (folder / archive.ARRAYS).write_bytes(whole[:-5] + bytes([whole[-5] ^ 4]) + whole[-4:])
+    with pytest.raises(InputError, match="arrays.safetensors is damaged .*remove it"):
+        resume(quick("mf", engine="cpu"), clicks, folder=folder)
+    (folder / archive.ARRAYS).write_bytes(whole)
     found = archive.read(checkpoint.CHECKPOINT, folder)
     arrays = {name: array.copy() for name, array in found.arrays.items()}
     about = {name: found.about[name] for name in ("of", "kind", "course", "random")}
@@ -323,40 +306,47 @@ def test_a_forged_checkpoint_is_refused_before_it_reaches_compiled_code(stopped)
         )
     ]
     forged += [({"course": []}, {}), ({"random": {"state": -1}}, {}), ({"of": 7}, {})]
-    for said, changed in forged:
-        archive.write(checkpoint.CHECKPOINT, folder, about | said, arrays | changed)
+    for said, spoiled in forged:
+        archive.write(checkpoint.CHECKPOINT, folder, about | said, arrays | spoiled)
         with pytest.raises(InputError, match="is damaged .*remove it"):
-            resume(quick("mf", engine="cpu"), clicks, folder)
+            resume(quick("mf", engine="cpu"), clicks, folder=folder)
     archive.write(checkpoint.CHECKPOINT, folder, about, arrays)
-    assert resume(quick("mf", engine="cpu"), clicks, folder).facts["resumed_at"] == [2]
+    assert resume(quick("mf", engine="auto"), clicks, folder=folder).facts["resumed_at"] == [2]
 
 
-def test_what_is_no_checkpoint_is_never_written_over(small_world, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"checkpoint": "."}, "holds 'notes.txt'"),
+        ({"checkpoint": "notes.txt"}, "a file"),
+        ({"checkpoint": "c", "checkpoint_every": -1}, "at least 0 seconds, got -1"),
+        ({"resume": True}, "give checkpoint="),
+    ],
+)
+def test_a_checkpoint_needs_a_place_of_its_own(
+    given, complaint, small_world, tmp_path, monkeypatch
+):
     (tmp_path / "notes.txt").write_text("mine")
-    for place, complaint in ((tmp_path, "holds 'notes.txt'"), (tmp_path / "notes.txt", "a file")):
-        with pytest.raises(InputError, match=complaint):
-            quick("mf").fit(small_world.clicks(0), checkpoint=place, progress=Silent())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=complaint):
+        quick("mf").fit(small_world.clicks(0), progress=Silent(), **given)
+    assert os.listdir() == ["notes.txt"]
 
 
-def test_resuming_needs_a_place_and_seconds_are_not_negative(small_world, tmp_path):
-    with pytest.raises(InputError, match="give checkpoint="):
-        quick("mf").fit(small_world.clicks(0), resume=True)
-    with pytest.raises(InputError, match="at least 0 seconds, got -1"):
-        quick("mf").fit(small_world.clicks(0), checkpoint=tmp_path / "c", checkpoint_every=-1)
+# When a checkpoint is written and removed
 
 
-# When it is written
-
-
-def test_a_checkpoint_goes_when_the_model_is_saved_and_not_before(small_world, tmp_path):
-    method = quick("mf", engine="cpu")
-    model = method.fit(
+@pytest.mark.parametrize("every", [0, 3600])
+def test_a_checkpoint_stays_until_the_model_is_saved_and_a_short_training_needs_none(
+    every, small_world, tmp_path
+):
+    model = quick("mf", engine="cpu").fit(
         small_world.clicks(0),
         checkpoint=tmp_path / "kept",
-        checkpoint_every=0,
+        checkpoint_every=every,
         progress=Silent(),
     )
-    assert (tmp_path / "kept").is_dir()
+    assert (tmp_path / "kept").is_dir() == (every == 0)
     model.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]
 
@@ -379,19 +369,13 @@ def test_a_kill_while_a_checkpoint_is_removed_leaves_it_whole_or_gone(after, sto
             patch.setattr(os, name, deadly(getattr(os, name)))
         with contextlib.suppress(Killed):
             checkpoint.remove(folder)
-    assert resume(quick("mf", engine="cpu"), clicks, folder).facts["epochs_run"] == 7
+    assert resume(quick("mf", engine="cpu"), clicks, folder=folder).facts["epochs_run"] == 7
     checkpoint.remove(folder)
     assert os.listdir(folder.parent) == []
 
 
-def test_a_short_training_writes_none(small_world, tmp_path):
-    method = quick("mf", engine="cpu")
-    method.fit(small_world.clicks(0), checkpoint=tmp_path / "kept", progress=Silent())
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize("every", [10, 40])
-def test_checkpoints_keep_their_distance_and_take_a_twentieth_of_the_time(
+def test_writing_checkpoints_takes_at_most_a_twentieth_of_the_time(
     every, small_world, tmp_path, monkeypatch
 ):
     now, written = [0.0], []
@@ -430,4 +414,4 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
         small_world.clicks(0), checkpoint=tmp_path / "c", checkpoint_every=0, progress=killer
     )
     assert model.facts["epochs_run"] == 7
-    assert any("No space left on device; the training goes on" in note for note in killer.notes)
+    assert any("No space left on device; the training continues" in note for note in killer.notes)

@@ -1,5 +1,7 @@
+"""The training loop keeps the best epoch, however the training ends."""
+
 import math
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +12,16 @@ from unexposed.training.loop import Loop, run
 
 
 class Counter:
-    """A training whose only parameter is how many epochs it has done."""
+    """A training whose only parameter is the number of epochs done."""
 
-    def __init__(self, losses: Iterator[float] | None = None) -> None:
+    def __init__(self, losses: list[Any] | None = None) -> None:
         self.done = 0
         self._losses = losses
 
     def epoch(self) -> float:
-        loss = next(self._losses) if self._losses else 1.0 / (self.done + 1)
+        loss = self._losses[self.done] if self._losses else 1.0 / (self.done + 1)
+        if loss is KeyboardInterrupt:
+            raise KeyboardInterrupt
         self.done += 1
         return loss
 
@@ -25,102 +29,56 @@ class Counter:
         return {"done": np.array([self.done])}
 
 
-def train(loop: Loop, counter: Counter, progress=None):
-    return run(
-        loop, epoch=counter.epoch, parameters=counter.parameters, progress=progress or Silent()
-    )
+def train(loop: Loop, counter: Counter):
+    return run(loop, epoch=counter.epoch, parameters=counter.parameters, progress=Silent())
 
 
 def quality_of(values: list[float]):
     return lambda parameters: values[int(parameters["done"][0]) - 1]
 
 
-def test_the_epoch_that_held_out_clicks_rate_highest_is_kept():
-    values = [0.1, 0.5, 0.3, 0.5, 0.2]
-    best, facts = train(Loop("x", 5, 0, quality_of(values)), Counter())
-    assert best["done"] == 2  # the first of two equals
-    assert (facts["best_epoch"], facts["best_value"]) == (2, 0.5)
-    assert facts["epochs_run"] == 5
-    assert facts["held_out"] == values
+JUMPY = [0.1, 0.5, 0.3, 0.5, 0.2]
+LUCKY = [0.1, 0.9, 0.2, 0.6, 0.7, 0.1]  # one lucky epoch, then a good stretch
+COMPLETE, INTERRUPTED = "all epochs done", "interrupted"
 
 
-def test_the_quality_is_averaged_over_the_last_epochs_of_a_window():
-    values = [0.1, 0.9, 0.2, 0.6, 0.7, 0.1]  # one lucky epoch, then a good stretch
-    best, facts = train(Loop("x", 6, 0, quality_of(values), window=2), Counter())
-    assert best["done"] == 5
-    assert facts["held_out"] == values
+@pytest.mark.parametrize(
+    ("values", "patience", "window", "losses", "best", "run", "ended"),
+    [
+        (JUMPY, 0, 1, None, 2, 5, COMPLETE),  # the first of two equals
+        (JUMPY, 2, 1, None, 2, 4, "no improvement in 2 epochs"),
+        (LUCKY, 0, 2, None, 5, 6, COMPLETE),
+        (None, 2, 1, None, 4, 4, COMPLETE),  # without held-out clicks the last epoch is kept
+        ([0.1, 0.2], 0, 1, [1.0, 0.5, math.nan], 2, 2, "the loss was not finite in epoch 3"),
+        ([0.3, 0.2], 0, 1, [1.0, 0.5, KeyboardInterrupt], 1, 2, INTERRUPTED),
+    ],
+)
+def test_the_best_epoch_is_kept_however_the_training_ends(
+    values, patience, window, losses, best, run, ended
+):
+    epochs = 4 if values is None else max(len(values), 3)
+    quality = None if values is None else quality_of(values)
+    kept, facts = train(Loop("x", epochs, patience, quality, window), Counter(losses))
+    assert kept["done"] == best
+    assert (facts["best_epoch"], facts["epochs_run"]) == (best, run)
+    assert facts["held_out"] == (values or [])[:run]
+    assert facts["ended"] == ended
 
 
-def test_training_ends_after_patience_epochs_without_improvement():
-    values = [0.1, 0.5, 0.3, 0.2, 0.4, 0.9]
-    best, facts = train(Loop("x", 6, 3, quality_of(values)), Counter())
-    assert facts["epochs_run"] == 5
-    assert facts["ended"] == "no improvement in 3 epochs"
-    assert best["done"] == 2
-
-
-def test_without_held_out_clicks_the_last_epoch_is_kept():
-    best, facts = train(Loop("x", 4, 2, None), Counter())
-    assert best["done"] == 4
-    assert facts["best_epoch"] == 4
-
-
-def test_a_loss_that_is_not_finite_ends_training_and_keeps_the_best_epoch():
-    counter = Counter(iter([1.0, 0.5, math.nan, 0.1]))
-    best, facts = train(Loop("x", 4, 0, quality_of([0.1, 0.2, 0.3, 0.4])), counter)
-    assert best["done"] == 2
-    assert facts["ended"] == "the loss was not finite in epoch 3"
-
-
-def test_a_loss_that_never_was_finite_is_an_error_that_names_epoch_and_cure():
+def test_a_training_that_ends_in_its_first_epoch_has_nothing_to_keep():
     with pytest.raises(InputError, match="not finite in epoch 1; try a lower learning_rate"):
-        train(Loop("mf", 4, 0, None), Counter(iter([math.inf])))
-
-
-def test_ctrl_c_keeps_the_best_epoch_so_far():
-    def losses() -> Iterator[float]:
-        yield 1.0
-        yield 0.5
-        raise KeyboardInterrupt
-
-    best, facts = train(Loop("x", 9, 0, quality_of([0.3, 0.2])), Counter(losses()))
-    assert best["done"] == 1
-    assert facts["ended"] == "interrupted"
-
-
-def test_ctrl_c_before_the_first_epoch_has_nothing_to_keep():
-    def losses() -> Iterator[float]:
-        raise KeyboardInterrupt
-        yield
-
+        train(Loop("mf", 4, 0, None), Counter([math.inf]))
     with pytest.raises(KeyboardInterrupt):
-        train(Loop("x", 9, 0, None), Counter(losses()))
-
-
-def test_every_epoch_is_told():
-    class Heard(Silent):
-        def __init__(self) -> None:
-            self.ticks: list[Tick] = []
-
-        def __call__(self, tick: Tick) -> None:
-            self.ticks.append(tick)
-
-    heard = Heard()
-    train(Loop("x", 3, 0, quality_of([0.1, 0.3, 0.2])), Counter(), heard)
-    assert [(t.epoch, t.epochs, t.value, t.best_epoch) for t in heard.ticks] == [
-        (1, 3, 0.1, 1),
-        (2, 3, 0.3, 2),
-        (3, 3, 0.2, 2),
-    ]
+        train(Loop("x", 9, 0, None), Counter([KeyboardInterrupt]))
 
 
 def test_lines_end_with_the_last_epoch_of_each_label(capsys):
-    with Lines(seconds=1000) as told:
+    with Lines(seconds=1000) as lines:
         for label in ("a", "b"):
             for epoch in (1, 2, 3):
-                told(Tick(label, epoch, 3, 0.5, None, epoch))
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines] == [
+                lines(Tick(label, epoch, 3, 0.5, None, epoch))
+    printed = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in printed] == [
         "a: epoch 1 of 3",
         "a: epoch 3 of 3",
         "b: epoch 3 of 3",

@@ -1,7 +1,6 @@
-"""With the epoch chosen, a second training has all clicks, the held-out ones too."""
+"""Once the epoch is chosen, a second training uses all clicks, held-out ones included."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ QUICK = BRIEF | {"snips_window": 1, "refit": False}
 
 
 class Ender(Silent):
-    """Ends the second training at an epoch of it."""
+    """Ends the second training in its nth epoch."""
 
     def __init__(self, epoch: int, error: type[BaseException]) -> None:
         self.epoch, self.error = epoch, error
@@ -31,7 +30,7 @@ def halves(small_world):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_it_is_the_training_on_all_clicks_for_as_many_epochs_as_were_best(name, halves):
+def test_the_second_training_runs_on_all_clicks_up_to_the_best_epoch(name, halves):
     method = make_with(name, QUICK)
     first = method.fit(*halves, seed=3, progress=Silent())
     model = replace(method, refit=True).fit(*halves, seed=3, progress=Silent())
@@ -41,6 +40,7 @@ def test_it_is_the_training_on_all_clicks_for_as_many_epochs_as_were_best(name, 
     by_hand = replace(method, epochs=best).fit(every, none, seed=3, progress=Silent())
     assert_same_parameters(model, by_hand)
     assert model.facts["refitted_on"] == len(every)
+    assert "refitted_on" not in replace(method, epochs=1, refit=True).fit(every, none).facts
     for fact in ("best_epoch", "best_value", "held_out", "losses", "ended"):
         assert model.facts[fact] == first.facts[fact]
     with pytest.raises(AssertionError):
@@ -58,27 +58,8 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(epoch, halves):
     assert "refitted_on" not in cut.facts
 
 
-def test_ctrl_c_before_its_first_epoch_is_over_keeps_the_first_too():
-    def train():
-        raise KeyboardInterrupt
-
-    first = {"user_factors": np.ones(3)}
-    facts = {"ended": training.COMPLETE, "seconds": 1.0, "best_epoch": 3}
-    kept, told = training.refitted(first, facts, train, n_clicks=9)
-    assert kept is first
-    assert told == facts | {"ended": training.INTERRUPTED}
-
-
-def test_without_held_out_clicks_there_is_nothing_to_train_again(halves):
-    train, held_out = halves
-    none = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    model = make_with("mf", QUICK | {"refit": True}).fit(train, none, progress=Silent())
-    assert_same_parameters(model, make_with("mf", QUICK).fit(train, none, progress=Silent()))
-    assert "refitted_on" not in model.facts
-
-
 @pytest.mark.parametrize("name", TRAINED)
-def test_killed_in_the_second_training_it_goes_on_to_the_same_bits(name, halves, tmp_path):
+def test_a_training_killed_during_the_second_resumes_to_the_same_bits(name, halves, tmp_path):
     class Killed(BaseException):
         pass
 
@@ -96,7 +77,16 @@ def test_killed_in_the_second_training_it_goes_on_to_the_same_bits(name, halves,
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_the_second_training_is_found_where_the_first_kept_nothing(tmp_path: Path):
+def test_ctrl_c_before_the_second_training_has_an_epoch_keeps_the_first():
+    def train():
+        raise KeyboardInterrupt
+
+    first, facts = {"user_factors": np.ones(3)}, {"ended": training.COMPLETE, "best_epoch": 3}
+    kept = training.refitted(first, facts, train, n_clicks=9)
+    assert kept == (first, facts | {"ended": training.INTERRUPTED})
+
+
+def test_the_checkpoint_of_a_second_training_is_found_without_the_first(tmp_path):
     assert not checkpoint.is_kept(tmp_path / "kept")
     checkpoint.second_of(tmp_path / "kept").mkdir()
     assert checkpoint.is_kept(tmp_path / "kept")

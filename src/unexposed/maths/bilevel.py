@@ -10,9 +10,8 @@ Every loss here is a sum over pairs, as the paper writes it, never a mean: means
 would shrink the hypergradient by the product of their sizes, and Adam's epsilon would swallow it.
 
 m depends on ωᵢ, but is a constant to ω (`exposure.gated` detaches it). The paper does not say at
-which ω its m is taken in L_train(ω′, α): here at ω, so that one m serves both steps and the total
-derivative is that of a function of α. A `train_loss` that works m out from the relevance it is
-given takes it at ω′ instead.
+which ω it takes m in L_train(ω′, α). We take m at ω, so that both steps use one m and the loss is
+a function of α alone. A `train_loss` that computes m from its first argument takes it at ω′.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,7 @@ STRATEGIES: dict[str, str] = {
     "joint": "exposure and relevance step together on the training loss (JointOpt)",
     "alternate": "exposure steps on the training loss, then relevance does (AlterOpt)",
     "bilevel_on_batch": "exposure learns from the batch itself, one relevance step ahead (BiOpt2)",
-    "frozen": "exposure stays where it starts: what the learning itself adds shows against this",
+    "frozen": "exposure keeps its initial values: the baseline that shows what learning adds",
 }
 
 Parameters = tuple[Tensor, ...]
@@ -65,7 +64,7 @@ def hypergradient_on_batch(
     return _one_step(train_loss, train_loss, relevance, exposure, lookahead)
 
 
-@torch.enable_grad()  # also inside a caller's no_grad, where all would silently be zero
+@torch.enable_grad()  # also inside a caller's no_grad, where every gradient would be zero
 def _one_step(
     train_loss: TrainLoss,
     outer_loss: TrainLoss,
@@ -90,8 +89,8 @@ def _leaves(parameters: Parameters) -> Parameters:
 
 
 def _gradients(value: Tensor, parameters: Parameters, *, create_graph: bool = False) -> Parameters:
-    """∂value/∂parameters, zero for those it does not depend on."""
-    if not value.requires_grad:  # it depends on none of them
+    """∂value/∂parameters, zero where the value does not depend on a parameter."""
+    if not value.requires_grad:
         return tuple(torch.zeros_like(p) for p in parameters)
     return torch.autograd.grad(
         value, parameters, create_graph=create_graph, allow_unused=True, materialize_grads=True
@@ -99,7 +98,7 @@ def _gradients(value: Tensor, parameters: Parameters, *, create_graph: bool = Fa
 
 
 class Pairs(NamedTuple):
-    """User-item pairs, (B,) each; a user, an item and even a pair may come more than once."""
+    """User-item pairs, (B,) each; users, items and pairs may repeat."""
 
     users: Tensor
     items: Tensor
@@ -149,9 +148,9 @@ def factor_exposure_gradient(
     *,
     offset: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A gradient on m carried into e (n_users, dim), w (dim,) and b (): Σ pairs of g·∂m/∂α.
+    """Carry a gradient g on m into e (n_users, dim), w (dim,) and b (): Σ over pairs of g·∂m/∂α.
 
-    It serves every strategy: joint and alternate bring weight·∂L2/∂m.
+    Every strategy uses it; for joint and alternate, g is weight·∂L2/∂m.
     """
     by_user, by_weight, by_bias = gated_gradient(
         user_vectors[batch.users],
@@ -197,7 +196,7 @@ def _through_step(
     direction: tuple[Tensor, Tensor],  # g, as two tables
     lookahead: float,
 ) -> Tensor:
-    """−η · weight · ∂²L2/∂x∂m · (gᵤᵀωᵢ + gᵢᵀωᵤ): what m moves in the outer loss through ω′."""
+    """−η · weight · ∂²L2/∂x∂m · (gᵤᵀωᵢ + gᵢᵀωᵤ): how m moves the outer loss through ω′."""
     on_users, on_items = direction
     along = _logits(on_users, item_factors, batch) + _logits(user_factors, on_items, batch)
     logit = _logits(user_factors, item_factors, batch)
@@ -206,5 +205,5 @@ def _through_step(
 
 
 def _scatter(like: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """A table like this one, holding for each row the sum of its values."""
+    """Sum the values of each row into a table of this shape."""
     return torch.zeros_like(like).index_add_(0, rows, values)

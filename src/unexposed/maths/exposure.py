@@ -22,9 +22,8 @@ Table = NDArray[np.float32]
 def popularity(item_counts: NDArray[Any], *, exponent: float, floor: float) -> Table:
     """θᵢ = max((nᵢ / max n)^exponent, floor), with nᵢ the clicks of an item.
 
-    The paper takes the square root and names no floor. Without one, an item that nobody clicked
-    could not have been seen by anybody and 1/θ is infinite; here it gets the floor. With
-    exponent 0 every item gets 1, clicked or not.
+    The paper takes the square root and names no floor. Without a floor, θ of an item without
+    clicks is 0 and 1/θ is infinite. With exponent 0 every item gets 1, clicked or not.
     """
     if not exponent >= 0:
         raise InputError(f"the popularity exponent must be at least 0, got {exponent}")
@@ -39,22 +38,15 @@ def popularity(item_counts: NDArray[Any], *, exponent: float, floor: float) -> T
     return np.maximum(share**exponent, floor).astype(np.float32)
 
 
-def constant(n_items: int, value: float) -> Table:
-    """The same exposure for every item; at 1, every item not clicked counts as disliked."""
-    if not 0 < value <= 1:
-        raise InputError(f"a constant exposure must lie in (0, 1], got {value}")
-    return np.full(n_items, value, dtype=np.float32)
-
-
 def given(table: NDArray[Any], *, n_users: int, n_items: int) -> Table:
-    """The user's own exposure, checked: one value for each item, or a users × items table."""
+    """Check a known exposure: one value for each item, or a users × items table."""
     table = np.asarray(table)
     if table.shape not in ((n_items,), (n_users, n_items)):
         raise InputError(
             f"exposure must hold {n_items} items, or {n_users} users × {n_items} items, "
             f"got an array of shape {table.shape}"
         )
-    with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused below
+    with np.errstate(over="ignore"):  # an overflow becomes infinite and is refused below
         values = table.astype(np.float32)
     bad = np.argwhere(~((values > 0) & (values <= 1)))  # refuses NaN too
     if len(bad):
@@ -76,13 +68,12 @@ def gated(
     """m = r·σ(eᵤᵀωᵢ + offset) + (1 − r)·θᵢ of each row, (B,).
 
     A positive offset, which the paper does not have, lets exposure start high.
-    ωᵢ is detached: exposure is a constant to the relevance step. Appendix B relies on it, for
-    else −log m would move ωᵢ, and a clicked pair would have a hypergradient.
+    ωᵢ is detached: exposure is a constant in the relevance step. Appendix B relies on it:
+    otherwise −log m would move ωᵢ, and a clicked pair would have a hypergradient.
     """
     item_vector = item_vector.detach()
     gate_logit, seen_logit = _logits(user_vector, item_vector, gate_weight, gate_bias, offset)
-    gate, seen = sigmoid(gate_logit), sigmoid(seen_logit)
-    return gate * seen + (1 - gate) * popularity
+    return _mixed(sigmoid(gate_logit), sigmoid(seen_logit), popularity)
 
 
 def gated_gradient(
@@ -102,44 +93,24 @@ def gated_gradient(
     return by_seen[:, None] * item_vector, by_gate[:, None] * item_vector, by_gate
 
 
-def gated_block(
-    user_vectors: NDArray[Any],  # (users, dim)
-    item_vectors: NDArray[Any],  # (items, dim)
+def gated_array(
+    product: NDArray[Any],  # eᵤᵀωᵢ: (users, items), or (B,) of single pairs
+    item_vectors: NDArray[Any],  # (items, dim), or (B, dim)
     gate_weight: NDArray[Any],  # (dim,)
     gate_bias: float,
-    popularity: NDArray[Any],  # (items,)
+    popularity: NDArray[Any],  # (items,), or (B,)
     *,
     offset: float = 0.0,
 ) -> NDArray[Any]:
-    """The exposure of every item to each user of a block, (users, items)."""
-    gate = expit(item_vectors @ gate_weight + gate_bias)
-    seen = expit(user_vectors @ item_vectors.T + offset)
+    """The same m of a block of users × items or of single pairs, without gradients."""
+    return _mixed(
+        expit(item_vectors @ gate_weight + gate_bias), expit(product + offset), popularity
+    )
+
+
+def _mixed(gate: Any, seen: Any, popularity: Any) -> Any:
+    """r·s + (1 − r)·θ."""
     return gate * seen + (1 - gate) * popularity
-
-
-def gated_pairs(
-    user_vectors: NDArray[Any],  # (B, dim)
-    item_vectors: NDArray[Any],  # (B, dim)
-    gate_weight: NDArray[Any],  # (dim,)
-    gate_bias: float,
-    popularity: NDArray[Any],  # (B,)
-    *,
-    offset: float = 0.0,
-) -> NDArray[Any]:
-    """The exposure of each pair, as in `gated_block`, (B,)."""
-    gate = expit(item_vectors @ gate_weight + gate_bias)
-    seen = expit(np.einsum("nd,nd->n", user_vectors, item_vectors) + offset)
-    return gate * seen + (1 - gate) * popularity
-
-
-def user_vectors(features: Tensor, weight: Tensor) -> Tensor:
-    """eᵤ from what is known of the users: features (n_users, f) @ weight (f, dim)."""
-    return features @ weight
-
-
-def user_vectors_gradient(features: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient on the weight, (f, dim), from that on the eᵤ, (n_users, dim)."""
-    return features.T @ gradient
 
 
 def _logits(

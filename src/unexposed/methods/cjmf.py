@@ -22,6 +22,7 @@ from unexposed.ranking.blocks import Block
 from unexposed.sampling import samples as sampling
 from unexposed.settings import setting
 from unexposed.training import loop as training
+from unexposed.training.checkpoint import Memory
 from unexposed.training.given import Parameters, Side
 
 
@@ -49,14 +50,14 @@ class CJMF(TrainedMethod):
     exposure_learning_rate: float = setting(1e-3, "of Adam, for the exposure", above=0)
     exposure_weight_decay: float = setting(
         10.0,
-        "added to the exposure's gradient; high holds it at its start",
+        "added to the exposure's gradient; a high value holds it at its start",
         low=0,
         search=(0.1, 100),
     )
     residual: bool = setting(True, "learn a residual from all clicks")
     residual_learning_rate: float = setting(5e-4, "of Adam, for the residual", above=0)
     residual_weight_decay: float = setting(3e-5, "added to the residual's gradient", low=0)
-    negatives: int = setting(5, "unclicked items drawn for each click, anew each epoch", low=1)
+    negatives: int = setting(5, "unclicked items drawn for each click in each epoch", low=1)
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
@@ -71,8 +72,8 @@ class CJMF(TrainedMethod):
         part = split(len(clicks), self.n_models, rng)
 
         kind = type(learner).__name__
-        if kind != "ReferenceLearner":  # which has nothing to compile
-            progress.note(f"getting {kind} ready: compiled once on a machine, then kept")
+        if kind != "ReferenceLearner":  # it has nothing to compile
+            progress.note(f"compiling {kind}, once on each machine")
         learner.compile()
 
         def samples() -> PartedSamples:
@@ -82,7 +83,7 @@ class CJMF(TrainedMethod):
             lambda: (learner.epoch(b, batch_size=size) for b in samples().batches(size)),
             lambda: learner.epoch(samples(), batch_size=size),
             lambda: kept(learner.tables(), popularity),
-            memory=training.Memory(kind, learner.state, learner.restore, rng),
+            memory=Memory(kind, learner.state, learner.restore, rng),
             facts={"engine": kind.removesuffix("Learner").lower()},
         )
 
@@ -104,7 +105,7 @@ class CJMF(TrainedMethod):
         )
 
     def initial(self, clicks: Clicks, rng: np.random.Generator) -> Tables:
-        """Where training starts: the residual at zero, the gate and both σ of the exposure at ½."""
+        """The tables at the start: residual at zero, the gate and both σ of the exposure at ½."""
 
         def normal(*shape: int) -> NDArray[np.float32]:
             return rng.normal(0, self.initial_scale, shape).astype(np.float32)
@@ -162,21 +163,21 @@ class CJMF(TrainedMethod):
 
 
 def split(n_clicks: int, n_models: int, rng: np.random.Generator) -> Indices:
-    """The part of each click, by chance, parts as even as can be."""
+    """Assign each click to a random part; part sizes differ by at most one."""
     return rng.permutation(n_clicks).astype(np.int32) % np.int32(n_models)
 
 
 def draw(
     clicks: Clicks, part: Indices, *, negatives: int, rng: np.random.Generator
 ) -> PartedSamples:
-    """Every click with this many unclicked items, which belong to its part, in random order."""
+    """Every click with unclicked items drawn for it, in random order; the items share its part."""
     drawn = sampling.drawn(clicks, negatives=negatives, rng=rng)
     visited = pair_keys(drawn.users, drawn.items[drawn.start[:-1]], clicks.n_items)
     return PartedSamples(drawn, part[np.searchsorted(clicks.keys, visited)])
 
 
 def kept(tables: Tables, popularity: NDArray[Any]) -> Parameters:
-    """What a model keeps: the vectors with the residual in them, and each item's exposure."""
+    """The parameters a model keeps: vectors with the residual added, and each item's exposure."""
     items = torch.from_numpy(tables["submodel_item_factors"])
     shown = item_exposure(
         items,

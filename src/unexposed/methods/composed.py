@@ -1,7 +1,7 @@
 """Methods composed of parts: relevance × loss × exposure × sampling × strategy.
 
-A method states each part as a value (`composition`); the engine, the loop, serving and export work
-with the parts, whatever they are.
+A method states each part as a value (`composition`); the engine, the loop, serving and export
+work with any parts.
 """
 
 from abc import abstractmethod
@@ -27,10 +27,11 @@ from unexposed.ranking.blocks import Block
 from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
 from unexposed.training import loop as training
+from unexposed.training.checkpoint import Memory
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
-STEP = 2  # counts changes to what a step computes: results of an earlier step are no longer ours
+STEP = 2  # raised when a step computes something else: older results no longer count
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Composition:
     relevance: Relevance
     loss: str  # of `maths/losses.py`
     drawing: Drawing  # the samples of an epoch
-    exposure: Exposure = AllSeen()  # noqa: RUF009  (it holds nothing)
+    exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
     learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
 
     def objective(self) -> Objective:
@@ -93,11 +94,11 @@ class ComposedMethod(TrainedMethod):
         search=(5e-4, 5e-2),
     )
     negatives: int = setting(
-        10, "items drawn for each click, anew each epoch", low=1, search=[5, 10, 20]
+        10, "items drawn for each click in each epoch", low=1, search=[5, 10, 20]
     )
     negatives_from: Source = setting(
         "unclicked",
-        "what they are drawn from: what the user has not clicked, or all items",
+        "what negatives are drawn from: items the user has not clicked, or all items",
         search=["unclicked", "catalogue"],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
@@ -140,13 +141,13 @@ class ComposedMethod(TrainedMethod):
         engine = self.build(clicks, side, rng)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
-        if kind != "ReferenceEngine":  # which has nothing to compile
-            progress.note(f"getting the {name} engine ready: compiled once on a machine, then kept")
+        if kind != "ReferenceEngine":  # it has nothing to compile
+            progress.note(f"compiling the {name} engine, once on each machine")
         engine.compile()
         return training.Trainee(
             *self._steps_and_epoch(engine, parts.learned_from(clicks, side), seed, rng),
             parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side),
-            memory=training.Memory(kind, engine.state, engine.restore, rng),
+            memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
         )
 
@@ -158,7 +159,7 @@ class ComposedMethod(TrainedMethod):
     def _steps_and_epoch(
         self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
     ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
-        """One epoch of training, on samples drawn by the engine where it can, else here."""
+        """One epoch of training, on samples drawn by the engine if it can, else here."""
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
@@ -221,13 +222,13 @@ class ComposedMethod(TrainedMethod):
 
 @dataclass(frozen=True)
 class PairSettings:
-    """Of methods that learn from single pairs, clicked or not: the score is a logit."""
+    """Settings of methods that learn from single pairs; their score is a logit."""
 
     scale: ClassVar[Literal["logit", "probability", "order"]] = "logit"
     pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
     weighting: Weighting = setting(
         "none",
-        "or weigh the drawn negatives, then always unclicked ones, to stand for all such pairs",
+        "or weigh the drawn negatives, always unclicked ones, to stand for all unclicked pairs",
     )
 
     def pair_drawing(self, negatives: int, source: Source) -> Drawing:
@@ -241,13 +242,13 @@ class PairSettings:
 
 @dataclass(frozen=True)
 class PopularitySettings:
-    """Of methods whose exposure is, or starts from, the popularity θ of an item."""
+    """Settings of methods whose exposure is, or starts from, the popularity θ of an item."""
 
     popularity_exponent: float = setting(
         0.5, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
     popularity_floor: float = setting(
-        0.01, "least θ, and that of an item without clicks", above=0, high=1
+        0.01, "least θ, which items without clicks get", above=0, high=1
     )
 
     def popularity(self) -> Popularity:

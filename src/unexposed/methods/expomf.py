@@ -11,7 +11,7 @@ from scipy.special import expit, logit, xlog1py, xlogy
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.maths import algebra
-from unexposed.methods.trained import TrainedMethod, continued
+from unexposed.methods.trained import TrainedMethod, continued, initial_factors
 from unexposed.model.graph import Graph
 from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
@@ -22,8 +22,8 @@ from unexposed.training.given import Parameters, Side
 
 Array = NDArray[Any]
 
-# In each thread two blocks of rows, one of products of vector entries and one of their sums, and
-# what the solver makes of the latter: about 40 MB at any dim, whatever the users and items.
+# Each thread holds a block of products of vector entries, a block of their sums and the solver's
+# matrices: about 40 MB for any dim and any number of users and items.
 BLOCK_ROWS = 512
 BLOCK_PRODUCTS = 1_000_000
 LEAST_PRIOR = 1e-6  # μ in [1e-6, 1 − 1e-6]: its log-odds stay finite
@@ -33,9 +33,9 @@ LEAST_PRIOR = 1e-6  # μ in [1e-6, 1 − 1e-6]: its log-odds stay finite
 class ExpoMF(TrainedMethod):
     """click | exposed ~ N(ω_uᵀω_i, 1/λ_y),  exposed ~ Bern(μ_i),  μ_i ~ Beta(a, b).
 
-    What is not exposed is not clicked. ω_u, ω_i ~ N(0, 1/λ). A sweep maximises the log posterior
-    of (ω, μ) in ω_u, in ω_i and in μ, with the posterior of exposure brought up to date before
-    each, so that it never goes down. Ranking is by ω_uᵀω_i, the click expected once exposed.
+    An item that is not exposed is not clicked. ω_u, ω_i ~ N(0, 1/λ). A sweep maximises the log
+    posterior of (ω, μ) in ω_u, in ω_i and in μ, and updates the posterior of exposure before each,
+    so that the objective never falls. Ranking is by ω_uᵀω_i, the expected click once exposed.
     """
 
     name: ClassVar[str] = "expomf"
@@ -56,27 +56,19 @@ class ExpoMF(TrainedMethod):
     ) -> training.Trainee:
         del progress
         rng = np.random.default_rng(seed)
-        shape = (clicks.n_users + clicks.n_items, self.dim)
-        start = rng.normal(0, self.initial_scale, shape).astype(np.float32)
-        state = {
-            "user_factors": start[: clicks.n_users],
-            "item_factors": start[clicks.n_users :],
-            "prior_exposure": np.full(clicks.n_items, self.initial_exposure, dtype=np.float32),
-        }
-        state = continued(state, side.start)
+        state = initial_factors(clicks, self.dim, self.initial_scale, rng)
+        prior = np.full(clicks.n_items, self.initial_exposure, dtype=np.float32)
+        state = continued(state | {"prior_exposure": prior}, side.start)
         matrix = clicks.matrix()
         by_item = sp.csr_array(matrix.T)
 
         def epoch() -> float:
             return -self.sweep(matrix, by_item, state) / clicks.n_users
 
-        def steps() -> Iterator[float]:
-            yield epoch()  # a sweep renews everything: it is one step
-
-        return training.Trainee(steps, epoch, state.copy, training.Memory.of(self.name, state, rng))
+        return training.Trainee.of_sweeps(self.name, epoch, state, rng)
 
     def sweep(self, matrix: sp.csr_array, by_item: sp.csr_array, state: Parameters) -> float:
-        """Renew users, items and μ in turn, in place; the log posterior just before μ moves."""
+        """Update users, items and μ in turn, in place; gives the log posterior before μ moves."""
         user_factors, item_factors = state["user_factors"], state["item_factors"]
         log_odds = logit(state["prior_exposure"])
         weights = {"precision": self.click_precision, "regularisation": self.regularisation}
@@ -121,10 +113,9 @@ class ExpoMF(TrainedMethod):
         return -self.regularisation / 2 * squares + float(beta.sum())
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block:
-        """What the model believes of pairs not clicked: P(exposed | no click, ω, μ).
+        """P(exposed | no click, ω, μ): below the prior μ_i if the user would have clicked the item.
 
-        Less than the prior μ_i where the user would have clicked the item. A clicked pair was
-        exposed for certain; to know that takes the clicks, which are no parameters.
+        A clicked pair was certainly exposed, but the parameters do not hold the clicks.
         """
         return exposure_given_no_click(
             parameters["user_factors"][users] @ parameters["item_factors"].T,
@@ -156,16 +147,16 @@ def exposure_given_no_click(score: Array, prior_log_odds: Array, *, precision: f
     """p = μ·N(0 | s, 1/λ_y) / (μ·N(0 | s, 1/λ_y) + 1 − μ), with s = ω_uᵀω_i.
 
     As log-odds: log μ/(1 − μ) + log N, where log N(0 | s, 1/λ_y) = ½·log(λ_y/2π) − ½·λ_y·s².
-    The authors' public code has another constant there.
+    The authors' public code has another constant in log N.
     """
     return expit(_log_odds(score, prior_log_odds, precision))
 
 
 def regress(
     clicks: sp.csr_array,  # own × other, 1 for a click
-    own: Array,  # (own, dim): only enters through the posterior of exposure
+    own: Array,  # (own, dim): used only in the posterior of exposure
     other: Array,  # (other, dim)
-    prior_log_odds: Array,  # of μ: (other,), or (own, 1) where the own rows are items
+    prior_log_odds: Array,  # of μ: (other,), or (own, 1) if the own rows are items
     *,
     precision: float,
     regularisation: float,
@@ -177,7 +168,7 @@ def regress(
     """
     dim = own.shape[1]
     upper = np.triu_indices(dim)
-    prior = np.broadcast_to(prior_log_odds, clicks.shape)  # a view: nothing is held
+    prior = np.broadcast_to(prior_log_odds, clicks.shape)  # a view, without memory of its own
     out = np.empty_like(own)
     size = max(1, min(BLOCK_ROWS, BLOCK_PRODUCTS // len(upper[0])))
 

@@ -1,7 +1,7 @@
-"""How likely a pair was shown: the forms of exposure that a composed method can state."""
+"""How likely a pair was shown: the exposures that a composed method can use."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,73 +17,51 @@ from unexposed.training.given import Parameters, Side
 _FIRST = np.zeros(1, dtype=np.int32)
 
 
-class Exposure(Protocol):
-    """One part of a composition; `parameters` are those a model keeps."""
+class Exposure:
+    """The exposure of a composition; by default nothing is modelled and m = 1."""
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table | None:
         """The exposure that is not learned: (items,) or (users, items)."""
-        ...
-
-    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
-        """What the exposure learns, at the start of training."""
-        ...
-
-    def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
-        """What a model keeps, from what the engine has learned."""
-        ...
-
-    def block(self, parameters: Parameters, users: Indices) -> Block | None:
-        """The exposure of every item to each of these users; None: there is no exposure model."""
-        ...
-
-    def pairs(
-        self, parameters: Parameters, users: Indices, items: Indices
-    ) -> NDArray[np.float32]: ...
-
-    def of_new_user(self, parameters: Parameters) -> NDArray[np.float32] | None:
-        """The exposure of each item to a user about whom nothing is known."""
-        ...
-
-    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
-        """What a model keeps of such users."""
-        ...
-
-    def add_to(self, graph: Graph, parameters: Parameters) -> None:
-        """Add an output `exposure` to an ONNX graph."""
-        ...
-
-
-@dataclass(frozen=True)
-class AllSeen:
-    """m = 1: a missing click is a dislike."""
-
-    def table(self, clicks: Clicks, side: Side) -> None:
         del clicks, side
+        return None
 
     def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+        """The parameters to learn, at the start of training."""
         del n_users, dim, side, rng
         return {}
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
+        """The parameters a model keeps, from those the engine has learned."""
         del clicks, side
         return learned
 
-    def block(self, parameters: Parameters, users: Indices) -> None:
+    def block(self, parameters: Parameters, users: Indices) -> Block | None:
+        """The exposure of every item to each of these users; None: there is no exposure model."""
         del parameters, users
+        return None
 
     def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
+        """The exposure of each pair."""
         del parameters, items
         return np.ones(len(users), dtype=np.float32)
 
-    def of_new_user(self, parameters: Parameters) -> None:
+    def of_new_user(self, parameters: Parameters) -> NDArray[np.float32] | None:
+        """The exposure of each item to a user who was not trained on."""
         del parameters
+        return None
 
     def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+        """The rows a model keeps for users who were not trained on."""
         del parameters, n_users
         return {}
 
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
+        """Add an output `exposure` to an ONNX graph, if there is an exposure model."""
         del graph, parameters
+
+
+class AllSeen(Exposure):
+    """m = 1: a missing click is a dislike."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +76,8 @@ class Popularity:
 
 
 @dataclass(frozen=True)
-class Given:
-    """m = θ, or the table that the training is given."""
+class Given(Exposure):
+    """m = θ, or the table given to the training."""
 
     popularity: Popularity
 
@@ -107,10 +85,6 @@ class Given:
         if side.exposure is None:
             return self.popularity.of(clicks)
         return exposure.given(side.exposure, n_users=clicks.n_users, n_items=clicks.n_items)
-
-    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
-        del n_users, dim, side, rng
-        return {}
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
         return learned | {"exposure": self.table(clicks, side)}
@@ -139,7 +113,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Gated:
+class Gated(Exposure):
     """m = r(ω_i)·σ(e_uᵀω_i + offset) + (1 − r(ω_i))·θ_i,  r(x) = σ(wᵀx + b).
 
     e, w and b are learned.
@@ -149,7 +123,7 @@ class Gated:
     offset: float
     gate_start: float  # b at the start
     initial_scale: float
-    item_table: str = "item_factors"  # of the relevance model: the ω_i that it reads
+    item_table: str = "item_factors"  # of the relevance model: holds ω_i
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         del side
@@ -175,18 +149,20 @@ class Gated:
         return found
 
     def block(self, parameters: Parameters, users: Indices) -> Block:
-        return exposure.gated_block(
-            parameters["exposure_user_factors"][users],
-            parameters[self.item_table],
-            parameters["gate_weight"],
-            float(parameters["gate_bias"][0]),
-            parameters["popularity"],
-            offset=self.offset,
-        )
+        product = parameters["exposure_user_factors"][users] @ parameters[self.item_table].T
+        return self._gated(product, parameters, slice(None))
 
     def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
-        return exposure.gated_pairs(
+        product = np.einsum(
+            "nd,nd->n",
             parameters["exposure_user_factors"][users],
+            parameters[self.item_table][items],
+        )
+        return self._gated(product, parameters, items)
+
+    def _gated(self, product: Block, parameters: Parameters, items: Indices | slice) -> Block:
+        return exposure.gated_array(
+            product,
             parameters[self.item_table][items],
             parameters["gate_weight"],
             float(parameters["gate_bias"][0]),
@@ -195,7 +171,7 @@ class Gated:
         )
 
     def of_new_user(self, parameters: Parameters) -> NDArray[np.float32]:
-        """With e_u at the mean over the users of the model."""
+        """The exposure at the mean e_u over the model's users."""
         mean = parameters["exposure_user_factors"].mean(axis=0, keepdims=True)
         return self.block(parameters | {"exposure_user_factors": mean}, _FIRST)[0]
 

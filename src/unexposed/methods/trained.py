@@ -1,8 +1,10 @@
-"""What every method that learns by epochs shares: the loop, and the clicks that choose an epoch."""
+"""The base of methods that learn by epochs: their loop, and how held-out clicks choose an epoch."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from unexposed.data.clicks import Clicks
 from unexposed.model.recommender import Recommender
@@ -24,14 +26,16 @@ class TrainedMethod(Recommender):
     snips_exponent: float = setting(
         EXPONENT, "how strongly held-out clicks on popular items are weighed down", low=-1
     )
-    snips_k: int = setting(K, "length of the list they judge; 0: the whole ranking", low=0)
+    snips_k: int = setting(
+        K, "length of the list that held-out clicks judge; 0: the whole ranking", low=0
+    )
     snips_candidates: int = setting(
         CANDIDATES, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
     )
-    snips_window: int = setting(10, "epochs over which their judgement is averaged", low=1)
+    snips_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
     refit: bool = setting(
         True,
-        "with the epoch chosen, train anew on all clicks, the held-out ones too",
+        "once the epoch is chosen, train again on all clicks, held-out ones included",
         before=False,
     )
 
@@ -55,10 +59,10 @@ class TrainedMethod(Recommender):
     def trainee(
         self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
     ) -> training.Trainee:
-        """This method at the start of its training, ready for the first step."""
+        """Prepare a training of this method on these clicks."""
 
     def pairs_of_epoch(self, clicks: Clicks) -> int:
-        """How many pairs an epoch learns from: all of them, in a sweep over the whole matrix."""
+        """How many pairs an epoch learns from; by default all, as in a sweep over the matrix."""
         return clicks.n_users * clicks.n_items
 
     def train(
@@ -88,15 +92,23 @@ class TrainedMethod(Recommender):
         parameters, facts = trained(self.loop(clicks, held_out), clicks, checkpoint)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
-        again, every = training.again(self.name, facts), clicks.union(held_out)
-        second = None if checkpoint is None else checkpoint.second(epochs=again.epochs)
+        every, epochs = clicks.union(held_out), facts["best_epoch"]
+        second = None if checkpoint is None else checkpoint.second(epochs=epochs)
+        loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
         return training.refitted(
-            parameters, facts, lambda: trained(again, every, second), n_clicks=len(every)
+            parameters, facts, lambda: trained(loop, every, second), n_clicks=len(every)
         )
 
 
+def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Generator) -> Parameters:
+    """Random user and item vectors, drawn from one stream."""
+    start = rng.normal(0, scale, (clicks.n_users + clicks.n_items, dim)).astype(np.float32)
+    users, items = np.split(start, [clicks.n_users])
+    return {"user_factors": users, "item_factors": items}
+
+
 def continued(initial: Parameters, start: Parameters | None) -> Parameters:
-    """Where training starts, with the first rows of each table from an earlier model."""
+    """Put the rows of an earlier model at the head of each initial table."""
     for name, table in initial.items():
         if start is not None and name in start:
             table[: len(start[name])] = start[name]

@@ -1,6 +1,5 @@
 """Weighted matrix factorisation (Hu, Koren and Volinsky 2008), by alternating least squares."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.maths import algebra
-from unexposed.methods.trained import TrainedMethod, continued
+from unexposed.methods.trained import TrainedMethod, continued, initial_factors
 from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.settings import setting
@@ -38,12 +37,7 @@ class WMF(TrainedMethod):
         rng = np.random.default_rng(seed)
         matrix = clicks.matrix()
         by_item = sp.csr_array(matrix.T)
-        shape = (clicks.n_users + clicks.n_items, self.dim)
-        start = rng.normal(0, self.initial_scale, shape).astype(np.float32)
-        factors = {
-            "user_factors": start[: clicks.n_users],
-            "item_factors": start[clicks.n_users :],
-        }
+        factors = initial_factors(clicks, self.dim, self.initial_scale, rng)
         factors = continued(factors, side.start)
 
         def epoch() -> float:
@@ -52,12 +46,7 @@ class WMF(TrainedMethod):
                 factors["item_factors"] = self._solve(by_item, factors["user_factors"])
                 return self._objective(matrix, **factors)
 
-        def steps() -> Iterator[float]:
-            yield epoch()  # a sweep renews everything: it is one step
-
-        return training.Trainee(
-            steps, epoch, factors.copy, training.Memory.of(self.name, factors, rng)
-        )
+        return training.Trainee.of_sweeps(self.name, epoch, factors, rng)
 
     def vectors(self, parameters: Parameters) -> Vectors:
         return Vectors(parameters["user_factors"], parameters["item_factors"])
@@ -83,7 +72,7 @@ class WMF(TrainedMethod):
     def _objective(
         self, clicks: sp.csr_array, *, user_factors: NDArray[Any], item_factors: NDArray[Any]
     ) -> float:
-        """The loss a user: Σ over all pairs through the Gram matrices, no users × items."""
+        """The loss by user: Σ over all pairs by Gram matrices, without a users × items table."""
         coo = clicks.tocoo()
         score = np.einsum("nd,nd->n", user_factors[coo.row], item_factors[coo.col])
         over_all = np.sum((user_factors.T @ user_factors) * (item_factors.T @ item_factors))

@@ -1,1 +1,1 @@
-"""What training leaves: Model, recommend, filters, fold-in, update, save and load, export."""
+"""A fitted model: recommend, filter, fold in users, update, save, load and export."""

@@ -1,4 +1,4 @@
-"""A model for serving elsewhere: its vectors, an index to search them by, its scorer."""
+"""Export a model to other servers: its vectors, a search index, or its scorer."""
 
 import json
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
 from unexposed.files.whole import write_folder
 from unexposed.model.model import Model
+from unexposed.model.recommend import check_k
 from unexposed.model.recommender import Vectors
 from unexposed.model.save import ids_as_json
 from unexposed.model.scorer import check_scorer, scorer
@@ -24,8 +25,8 @@ from unexposed.version import __version__
 ABOUT = "export.json"
 FORMAT = "unexposed export"
 
-CONNECTIVITY = 32  # twice usearch's own: inner products are harder to walk along than distances
-WIDE = 256  # a search width that finds nearly all
+CONNECTIVITY = 32  # twice usearch's default: inner products are harder to search than distances
+WIDE = 256  # a search width that finds nearly all of the best items
 MEASURED_USERS = 1000
 FEW_ITEMS = 10_000  # indexed by one thread: the order of insertion, and so the file, is the same
 
@@ -35,17 +36,16 @@ def vectors(model: Model) -> Vectors:
     found = model.method.vectors(model.parameters)
     if found is None:
         raise InputError(
-            f"{model.method.name} has no vectors: its score is not the product of one for the user "
-            "and one for the item; export another method, or its recommendations by recommend"
+            f"{model.method.name} has no vectors: its score is not a product of a user vector and "
+            "an item vector; export another method, or write recommendations"
         )
     return Vectors(*(np.ascontiguousarray(table, dtype=np.float32) for table in found))
 
 
 def export_model(model: Model, folder: str | Path, *, kind: str, k: int = 10) -> dict[str, Any]:
-    """Write a folder for serving, whole or not at all; what is in it, and what was measured."""
+    """Write an export folder atomically; gives a description of it, with measurements."""
     check_export(folder := Path(folder), kind)
-    if not 1 <= k <= len(model.item_ids):
-        raise InputError(f"k must be between 1 and {len(model.item_ids)} items, got {k}")
+    check_k(k, len(model.item_ids))
     about: dict[str, Any] = {
         "format": FORMAT,
         "kind": kind,
@@ -68,7 +68,7 @@ def export_model(model: Model, folder: str | Path, *, kind: str, k: int = 10) ->
 
 
 def check_export(folder: Path, kind: str) -> None:
-    """Refuse an unknown kind, and a place that holds anything but an earlier export of it."""
+    """Refuse an unknown kind, and a place that holds anything but an export of this kind."""
     if kind not in KINDS:
         raise InputError(f"no export format {kind!r}; {did_you_mean(kind, KINDS)}")
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -79,7 +79,7 @@ def check_export(folder: Path, kind: str) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         before = None
     if before is None:
-        raise InputError(f"{folder} exists and is no export; choose another place")
+        raise InputError(f"{folder} exists and is not an export; choose another place")
     if before != kind:
         raise InputError(f"{folder} holds an export as {before}; choose another place for {kind}")
 
@@ -88,7 +88,7 @@ def check_export(folder: Path, kind: str) -> None:
 
 
 def _write_parquet(model: Model, folder: Path, k: int) -> dict[str, Any]:
-    """users.parquet and items.parquet: a raw id and its vector in each row."""
+    """Write users.parquet and items.parquet: a raw id and its vector in each row."""
     import polars as pl
 
     del k
@@ -100,7 +100,7 @@ def _write_parquet(model: Model, folder: Path, k: int) -> dict[str, Any]:
         raw = column(ids.values)
         if raw.dtype == pl.Object:
             raise InputError(
-                f"the {name} ids are of several types, which no Parquet column holds; "
+                f"the {name} ids have several types, which a Parquet column cannot hold; "
                 "use --format npy, which keeps ids in JSON"
             )
         frame = pl.DataFrame({name: raw, "vector": table})
@@ -109,7 +109,7 @@ def _write_parquet(model: Model, folder: Path, k: int) -> dict[str, Any]:
 
 
 def _write_npy(model: Model, folder: Path, k: int) -> dict[str, Any]:
-    """user_vectors.npy and item_vectors.npy, with the id of each row beside them."""
+    """Write user_vectors.npy and item_vectors.npy, with the ids of their rows."""
     del k
     found = vectors(model)
     np.save(folder / "user_vectors.npy", found.users)
@@ -119,7 +119,7 @@ def _write_npy(model: Model, folder: Path, k: int) -> dict[str, Any]:
 
 
 def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
-    """items.usearch for maximum inner product, the users' vectors to query it with, and ids.
+    """Write items.usearch for maximum inner product, the users' vectors to query it, and ids.
 
     A score is 1 − distance + ω_uᵀmean, with the mean of the item vectors in item_mean.npy.
     """
@@ -132,7 +132,7 @@ def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
     np.save(folder / "user_vectors.npy", found.users)
     np.save(folder / "item_mean.npy", mean)
     _write_ids(model, folder)
-    again = usearch.Index.restore(folder / "items.usearch")  # as a server will have it
+    again = usearch.Index.restore(folder / "items.usearch")  # as a server will load it
     measured = {"recall": index_recall(again, found, k)}
     again.expansion_search = WIDE
     measured["recall_wide"] = index_recall(again, found, k)
@@ -140,11 +140,11 @@ def _write_usearch(model: Model, folder: Path, k: int) -> dict[str, Any]:
 
 
 def build_index(usearch: Any, items: NDArray[np.float32]) -> Any:
-    """An index whose distance is 1 − query·item, the vectors taken at their full length.
+    """An index whose distance is 1 − query·item, for vectors of any length.
 
-    Give the vectors less their mean: each query's products move by a constant, so their order
-    stays. With it, users of a logistic model point away from all items, and the items that are
-    nearest to each other are the worst, where a search gets stuck.
+    Subtract the mean from the vectors first: the products of a query change by a constant, so
+    their order stays. Without this, users of a logistic model point away from all items, and the
+    search gets stuck among the worst items, which are nearest to each other.
     """
     index = usearch.Index(ndim=items.shape[1], metric="ip", dtype="f32", connectivity=CONNECTIVITY)
     threads = 1 if len(items) <= FEW_ITEMS else 0  # 0: all cores
@@ -153,7 +153,7 @@ def build_index(usearch: Any, items: NDArray[np.float32]) -> Any:
 
 
 def _write_onnx(model: Model, folder: Path, k: int) -> dict[str, Any]:
-    """scorer.onnx: indices of users and items → score, relevance, exposure; and the ids."""
+    """Write scorer.onnx, from indices to score, relevance and exposure, and the ids."""
     del k
     onnx = optional("onnx", extra="export")
     graph = scorer(model)
@@ -171,14 +171,14 @@ KINDS: dict[str, Callable[[Model, Path, int], dict[str, Any]]] = {
 
 
 def _write_ids(model: Model, folder: Path) -> None:
-    """JSON lists of raw ids, by index: they may hold line ends, so no plain text would do."""
+    """Write raw ids by index as JSON lists, since ids may contain line ends."""
     for name, ids in (("user", model.user_ids), ("item", model.item_ids)):
-        text = json.dumps(ids_as_json(ids))  # ASCII: a lone surrogate too is kept
+        text = json.dumps(ids_as_json(ids))  # ASCII keeps lone surrogates too
         (folder / f"{name}_ids.json").write_text(text + "\n", encoding="utf-8")
 
 
 def index_recall(index: Any, found: Vectors, k: int) -> float:
-    """The share of a user's k best items that the index finds, mean over some users."""
+    """The share of a user's k best items that the index finds, as a mean over some users."""
     chosen = np.linspace(0, len(found.users) - 1, MEASURED_USERS).astype(np.int64)
     queries = found.users[np.unique(chosen)]
     shares = []
@@ -186,14 +186,14 @@ def index_recall(index: Any, found: Vectors, k: int) -> float:
         exact = found.items @ query
         matches = index.search(query, k)
         got: Indices = matches.keys.astype(np.int32)
-        # equally good items may stand for each other; the last bits depend on the order of sums
+        # equally good items count alike; the last bits depend on the order of sums
         least = np.partition(exact, -k)[-k] - 1e-5 * np.abs(exact).max()
         shares.append(np.count_nonzero(exact[got] >= least) / k)
     return float(np.mean(shares))
 
 
 def describe(about: dict[str, Any], folder: Path) -> list[str]:
-    """What was written, a line each."""
+    """Lines that describe an export."""
     sizes = f"{about['users']:,} users and {about['items']:,} items"
     lines = [f"{folder}: {about['method']} as {about['kind']}, {sizes}"]
     if "recall" in about:

@@ -1,4 +1,4 @@
-"""What may be recommended to whom, and what it is ranked by."""
+"""Rules for serving: which items a user may get, and what ranks them."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -18,17 +18,17 @@ Unknown = Literal["refuse", "skip", "popular"]
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What may be recommended to whom, and what it is ranked by.
+    """Which items a user may get, and what ranks them.
 
-    An item is ranked by score − popularity_penalty · log(1 + n), n being the users who clicked it.
-    A user the model does not know is refused, skipped, or gets the popular list: the items of the
-    greatest mean relevance over users (see `Average`).
+    Items are ranked by score − popularity_penalty · log(1 + n), where n users clicked the item.
+    Unknown users are refused, skipped, or get the popular list: the items of the greatest mean
+    relevance over users (see `Average`).
     """
 
     hide_clicked: bool = True
     allow: Sequence[Hashable] | None = None  # only these items
     deny: Sequence[Hashable] = ()  # never these
-    candidates: Clicks | None = None  # only these pairs, in raw ids of their own
+    candidates: Clicks | None = None  # only these pairs
     minimum_exposure: float = 0.0
     popularity_penalty: float = 0.0
     unknown: Unknown = "refuse"
@@ -46,10 +46,10 @@ class Rules:
             raise InputError(f"unknown must be one of {allowed}, got {self.unknown!r}")
         for name in ("allow", "deny"):
             if isinstance(getattr(self, name), str | bytes):
-                raise InputError(f"{name} must be a list of item ids, got a text")
+                raise InputError(f"{name} must be a list of item ids, got a string")
 
     def offset(self, clicks: Clicks) -> NDArray[np.float32] | None:
-        """What is taken from the score of each item, ∞ for one that is never recommended."""
+        """The amount to subtract from each item's score; ∞ for items never recommended."""
         if self.allow is None and len(self.deny) == 0 and self.popularity_penalty == 0:
             return None
         ids = clicks.item_ids
@@ -70,7 +70,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The items each user may get: those of user n from start[n] to end[n]."""
+    """The items each user may get: items[start[n]:end[n]] for user n."""
 
     start: Array
     end: Array
@@ -78,10 +78,12 @@ class Candidates:
 
     @staticmethod
     def of(pairs: Clicks, users: Ids, item_ids: Ids) -> "Candidates":
-        """In the order of the users and in the item indices of a model; strangers have some too."""
-        at = match(users, pairs.user_ids)  # −1, which no candidate has: an empty list
+        """The candidates of these users as item indices; unknown users may have some too."""
+        at = match(users, pairs.user_ids)  # −1: no candidates
         items = match(pairs.item_ids, item_ids)[pairs.items]
-        place = np.concatenate([[0], np.cumsum(items >= 0)])  # items the model lacks drop out
+        place = np.concatenate(
+            [[0], np.cumsum(items >= 0)]
+        )  # drop items that the model does not know
         start = place[pairs.user_start]
         return Candidates(start[at], np.where(at < 0, start[at], start[at + 1]), items[items >= 0])
 
@@ -89,7 +91,7 @@ class Candidates:
         return Candidates(self.start[part], self.end[part], self.items)
 
     def only(self, block: Array) -> Array:
-        """The block with −∞ everywhere else."""
+        """The block with −∞ for all other items."""
         here = entries(self.start, self.end, self.items)
         out = np.full_like(block, -np.inf)
         out[here] = block[here]
@@ -97,7 +99,7 @@ class Candidates:
 
 
 def hide(block: Array, clicks: Clicks, users: Indices) -> None:
-    """Set the score of every clicked pair of the block to −∞, in place; strangers have none."""
+    """Set the score of every clicked pair to −∞, in place; unknown users have no clicks."""
     end = clicks.user_start[np.minimum(users + 1, clicks.n_users)]
     rows, items = entries(clicks.user_start[users], end, clicks.items)
     if len(items) and not 0 <= items.min() <= items.max() < block.shape[1]:
@@ -106,7 +108,7 @@ def hide(block: Array, clicks: Clicks, users: Indices) -> None:
 
 
 def entries(start: Array, end: Array, items: Indices) -> tuple[Array, Indices]:
-    """Where in a block each user's items stand."""
+    """The row and column in a block of each user's items."""
     lengths = end - start
     rows = np.repeat(np.arange(len(start)), lengths)
     offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

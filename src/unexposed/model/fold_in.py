@@ -1,13 +1,12 @@
-"""Users who come after the training: their vectors from their clicks, all else as it is.
+"""Fold in users who come after training: learn their vectors, change nothing else.
 
-A factor model's user vector is learned as training would have learned it, were the items at the
-end of it all along: Adam on the clicks of this user alone, for as many epochs as the model kept.
-The clicks of an epoch, each with its drawn items, are spread over as many batches as training had,
-and those that fall into one batch make one step, numbered as training numbers it. So the negatives,
-the weight decay, the step size and the early end are training's, and nothing is left to choose. A
-user's vector depends on its own clicks only.
+A user's vector is learned as training would have learned it with the items fixed at their final
+values: by Adam on this user's clicks, for as many epochs as the model kept. An epoch's clicks, each
+with its drawn items, are spread over as many batches as training had; the clicks of one batch make
+one step, numbered as in training. So negatives, weight decay, step size and early stopping are the
+same as in training, and there is nothing to tune. A user's vector depends on their clicks only.
 
-That holds for every loss; it takes no pass over the catalogue.
+This works for every loss and needs no pass over the catalogue.
 """
 
 from collections.abc import Hashable, Sequence
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
     from unexposed.model.model import Model
 
 Array = NDArray[Any]
-SEED = 1  # of the drawn samples: the same for every user, so that others make no difference
+SEED = 1  # of the drawn samples, the same for every user: users do not affect each other
 
 
 def fold_in(model: "Model", clicks: Clicks) -> "Model":
-    """The model with these users beside its own; one it knows is learned anew from all its clicks.
+    """The model with these users added; known users are learned again from all their clicks.
 
-    Users without a click on an item that the model knows are left out.
+    Users without a click on a known item are left out.
     """
     clicks = known_clicks(model, clicks)
     rows = user_rows(model, clicks)
@@ -60,13 +59,8 @@ def fold_in(model: "Model", clicks: Clicks) -> "Model":
     return replace(model, parameters=parameters, clicks=both, checkpoint=None)
 
 
-def users_alone(model: "Model", clicks: Clicks) -> "Model":
-    """A model of these users only, each with all that is known of its clicks."""
-    return _of_users(model, known_clicks(model, clicks))
-
-
 def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
-    """The clicks on items of the model, and what the model has seen of the users before."""
+    """The clicks on known items, together with the users' earlier clicks."""
     items = match(clicks.item_ids, model.item_ids)[clicks.items]
     known = items >= 0
     at = match(clicks.user_ids, model.user_ids)
@@ -88,7 +82,7 @@ def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
 
 
 def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
-    """A model of one user, of whom only these clicks are known."""
+    """A model of one user with these clicks."""
     found = model.item_ids.index(items)
     if not (found >= 0).any():
         raise InputError(f"the model knows none of the {len(found)} clicked items")
@@ -99,28 +93,29 @@ def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
         user_ids=Ids.range(1),
         item_ids=model.item_ids,
     )
-    return _of_users(model, clicks)
+    return of_users(model, clicks)
 
 
-def _of_users(model: "Model", clicks: Clicks) -> "Model":
+def of_users(model: "Model", clicks: Clicks) -> "Model":
+    """A model of only the users of these clicks, which are on known items."""
     parameters = model.parameters | user_rows(model, clicks)
     return replace(model, parameters=parameters, clicks=clicks, checkpoint=None)
 
 
 def user_rows(model: "Model", clicks: Clicks) -> dict[str, Array]:
-    """What the model would hold of each user of these clicks, by name."""
+    """The parameters of the users of these clicks, by name."""
     return model.method.user_rows(
         model.parameters, clicks, n_clicks=len(model.clicks), epochs=epochs_of(model.facts)
     )
 
 
 def epochs_of(facts: dict[str, Any]) -> int:
-    """The passes over the clicks that made the parameters, those before an update included."""
+    """The epochs that made the parameters, including those before an update."""
     return int(facts.get("best_epoch", 0)) + int(facts.get("epochs_before", 0))
 
 
 def joined(ids: Ids, others: Ids, new: Array) -> Ids:
-    """The ids, then those of the others that are new."""
+    """The ids, followed by the new ones among the others."""
     if ids.are_integers and others.are_integers:
         return Ids(np.concatenate([ids.values, others.values[new]]))
     return Ids.of([*ids.values.tolist(), *others.values[new].tolist()])
@@ -139,7 +134,7 @@ def solve(
     epochs: int,
     threads: int | None = None,
 ) -> NDArray[np.float32]:
-    """The vectors of the users of these clicks, the items held still."""
+    """The vectors of the users of these clicks, with the items fixed."""
     n_items = len(item_factors)
     vectors = np.zeros((clicks.n_users, item_factors.shape[1]))
     threads = max(1, min(threads or CORES, clicks.n_users))

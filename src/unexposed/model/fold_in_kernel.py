@@ -1,4 +1,4 @@
-"""The compiled loop of `fold_in`: one user's vector at a time, the items held still."""
+"""The compiled loop of `fold_in`: learns one user's vector at a time, with the items fixed."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ Array = Any
 
 @compiled
 def learn_users(
-    vectors: Array,  # (users, dim): where each starts, and what it becomes
+    vectors: Array,  # (users, dim): start values, updated in place
     item_vectors: Array,  # (items, dim)
     exposure: Array,  # (items,)
     clicked: Array,  # items, by user
     user_start: Array,
-    weight: Array,  # (users,): what a drawn item counts
+    weight: Array,  # (users,): of a drawn item
     loss: int,
     negatives: int,
     every_pair: bool,
-    everything: bool,  # may be drawn, clicked or not
+    everything: bool,  # draw clicked items too
     n_batches: int,
     batch_size: int,
     learning_rate: float,
@@ -73,7 +73,7 @@ def learn_users(
 
 @compiled
 def starts(n_clicks: int, n_left: int, negatives: int, every_pair: bool) -> Array:
-    """Where the items of each click begin, as in `sampling.Samples`; `n_left` may be drawn."""
+    """Start of each click's items, as in `sampling.Samples`; `n_left` items may be drawn."""
     click = np.arange(n_clicks + 1)
     if every_pair:
         return click + click * n_left // max(n_clicks, 1)
@@ -85,13 +85,13 @@ def draw(
     items: Array,
     start: Array,
     clicked: Array,
-    listed: Array,  # what may be drawn, in any order; empty where any item soon does
+    listed: Array,  # items to draw from; empty if rejection sampling is fast
     clicked_by: Array,
     user: int,
     every_pair: bool,
     bits: Any,
 ) -> Any:
-    """Fill in the items of each click for one epoch; the random bits to go on with."""
+    """Fill in the items of each click for one epoch; gives the next random bits."""
     n_dealt = 0
     for click in range(len(clicked)):
         items[start[click]] = clicked[click]
@@ -109,7 +109,7 @@ def draw(
 
 @compiled
 def spread(batch: Array, n_batches: int, bits: Any) -> Any:
-    """Choose the batch of each click by chance; the random bits to go on with."""
+    """Choose a random batch for each click; gives the next random bits."""
     for click in range(len(batch)):
         bits = mix(bits + STEP)
         batch[click] = below(n_batches, bits)
@@ -126,7 +126,7 @@ def add_slopes(
     loss: int,
     weight: float,
 ) -> None:
-    """Add the gradient of what a click and the items drawn for it cost."""
+    """Add the gradient of the loss of a click and its drawn items."""
     clicked = item_vectors[items[0]]
     of_clicked = dot(vector, clicked)
     scale = pairwise_scale(loss, exposure[items[0]])

@@ -1,4 +1,4 @@
-"""The builder of an ONNX graph: nodes and constants in the order they are added."""
+"""A builder of ONNX graphs."""
 
 from typing import Any
 
@@ -11,7 +11,10 @@ LAST = np.array([-1], dtype=np.int64)  # the last axis
 
 
 class Graph:
-    """The inputs are `users` (batch) and `items` (batch, candidates), int64 indices."""
+    """Nodes, constants and outputs of a graph with two inputs.
+
+    The inputs are int64 indices: `users` (batch) and `items` (batch, candidates).
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -40,7 +43,7 @@ class Graph:
         return self.add("Squeeze", f"{to}_wide", "last", to=to)
 
     def table(self, name: str, values: NDArray[Any], *, to: str) -> None:
-        """An output that is looked up: (items,), or (users, items)."""
+        """Add an output that looks up a table: (items,) or (users, items)."""
         self.constant(name, values)
         if values.ndim == 1:
             self.output("Gather", name, "items", to=to)

@@ -1,4 +1,4 @@
-"""Open a saved model: mapped, not believed, read where it is used."""
+"""Open a saved model: memory-mapped, and checked before use."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,10 +24,9 @@ Make = Callable[..., Recommender]  # `methods.make`
 
 
 def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
-    """The model that was saved in this folder, mapped: it is read where it is used.
+    """The model saved in this folder, memory-mapped.
 
-    `make` is `methods.make`. With `verify` all of it is read now, compared with its checksums,
-    and looked through.
+    `make` is `methods.make`. With `verify`, all of it is read now and checked.
     """
     folder = Path(folder)
     found = archive.read(MODEL, folder)
@@ -40,23 +39,23 @@ def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
     with archive.refusing(MODEL, folder / archive.ARRAYS):
         _check_shapes(model)
 
-    def look_through() -> None:
+    def check_all() -> None:
         found.verify()
         with archive.refusing(MODEL, folder / archive.ARRAYS):
             _check_values(model)
 
     if not verify:
-        return replace(model, verify=look_through)
-    look_through()
+        return replace(model, verify=check_all)
+    check_all()
     return model
 
 
 def unlike(
     folder: Path, make: Make, method: Recommender, clicks: Clicks, *, seed: int
 ) -> list[str]:
-    """In what the training of the model saved here differs from this one, in words.
+    """The differences between this training and the one that made the saved model, in words.
 
-    Nothing means that it is this training, and that it came to its end.
+    An empty list means that the saved model is the finished result of this training.
     """
     try:
         model, about = load(folder, make), archive.read(MODEL, folder).about
@@ -82,7 +81,7 @@ def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
 
 
 def describe(folder: Path, make: Make) -> dict[str, Any]:
-    """What a model folder holds, having verified all of it."""
+    """Verify a model folder and describe its contents."""
     model = load(folder, make, verify=True)
     found = archive.read(MODEL, folder)
     about, arrays = found.about, found.arrays
@@ -102,23 +101,23 @@ def describe(folder: Path, make: Make) -> dict[str, Any]:
 
 
 def _clicks(arrays: Arrays) -> Clicks:
-    """Clicks that begin and end where they should; what lies between is read when used."""
+    """The clicks; checks only their number and bounds, the rest when used."""
     columns = _part(arrays, "clicks.")
     if {name: column.dtype for name, column in columns.items()} != CLICKS:
-        raise ValueError("its clicks are not those of a model")
+        raise ValueError("its clicks have other columns than a model has")
     ids = {f"{role}_ids": Ids.unpacked(_part(arrays, f"ids.{role}s.")) for role in ("user", "item")}
     clicks = Clicks.stored(**columns, **ids)  # type: ignore[arg-type]
     n, start = len(clicks.items), columns["user_start"]
     lengths = dict.fromkeys(CLICKS, (n,)) | {"user_start": (clicks.n_users + 1,)}
     if {name: column.shape for name, column in columns.items()} != lengths:
-        raise ValueError("its clicks are not as many as they should be")
+        raise ValueError("its columns of clicks differ in length")
     if start[0] != 0 or start[-1] != n:
         raise ValueError("its clicks do not begin and end with its users")
     return clicks
 
 
 def _check_shapes(model: Model) -> None:
-    """Refuse parameters that do not fit the users, the items or each other; reads none of them."""
+    """Refuse parameters of the wrong shape, without reading them."""
     rows = {"user_factors": model.clicks.n_users, "item_factors": model.clicks.n_items}
     for name, array in model.parameters.items():
         for ending, n in rows.items():
@@ -139,18 +138,18 @@ def _check_shapes(model: Model) -> None:
 
 
 def _check_values(model: Model) -> None:
-    """Refuse clicks out of order, ids given twice, parameters that are no numbers."""
+    """Refuse unordered clicks, repeated ids and parameters that are not finite."""
     model.clicks.checked()
     for ids in (model.user_ids, model.item_ids):
         values = np.asarray(ids.values)
         ordered = values if ids.order is None else values[ids.order]
         if len(set(ordered.tolist())) != len(values):
-            raise ValueError("an id is there twice")
+            raise ValueError("an id occurs twice")
         if ids.are_sortable and (ordered[1:] < ordered[:-1]).any():
-            raise ValueError("the order of its ids is not theirs")
+            raise ValueError("its ids are not in their stated order")
     for name, array in model.parameters.items():
         if not np.isfinite(array).all():
-            raise ValueError(f"{name} holds what is no finite number")
+            raise ValueError(f"{name} holds values that are not finite")
 
 
 def _part(arrays: Arrays, prefix: str) -> Arrays:

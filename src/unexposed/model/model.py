@@ -1,4 +1,4 @@
-"""A fitted method, spoken to in raw ids."""
+"""A fitted method, addressed by raw ids."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted method, spoken to in raw ids."""
+    """A fitted method, addressed by raw ids."""
 
     method: "Recommender"
     parameters: Parameters
-    clicks: Clicks  # all it has seen, held-out ones included
+    clicks: Clicks  # all clicks, held-out ones included
     facts: dict[str, Any]
     checkpoint: Path | None = None  # of its training; not needed once the model is saved
-    verify: Callable[[], None] = lambda: None  # compares what lies in a file with its checksums
+    verify: Callable[[], None] = lambda: None  # checks memory-mapped arrays against their checksums
 
     @property
     def user_ids(self) -> Ids:
@@ -44,6 +44,10 @@ class Model:
     @property
     def item_ids(self) -> Ids:
         return self.clicks.item_ids
+
+    @property
+    def has_exposure(self) -> bool:
+        return self.method.exposure(self.parameters, np.zeros(0, dtype=np.int32)) is not None
 
     def blocks(self, users: Indices) -> Iterator[tuple[slice, Block]]:
         """Scores of all items for these users (indices), a bounded part at a time."""
@@ -60,7 +64,7 @@ class Model:
 
     def exposure(self, users: Sequence[Hashable], items: Sequence[Hashable]) -> NDArray[np.float32]:
         """The learned or given exposure of each pair of raw ids."""
-        if self.method.exposure(self.parameters, np.zeros(0, dtype=np.int32)) is None:
+        if not self.has_exposure:
             raise InputError(f"{self.method.name} has no exposure model")
         return self.method.pair_exposure(self.parameters, *self._pairs(users, items))
 
@@ -72,17 +76,16 @@ class Model:
         rules: Rules | None = None,
         progress: show.Progress | None = None,
     ) -> "pl.DataFrame":
-        """The k best items for each user: columns user, item, rank, score, and what is known of
-        relevance and exposure.
+        """The k best items for each user: columns user, item, rank, score, and relevance and
+        exposure if the method models them.
 
-        The score is what the item was ranked by, after a popularity penalty. A user for whom fewer
-        than k items remain gets fewer. With unknown="popular" a column `known` is false where the
-        list is the one for strangers.
+        Items are ranked by the score, which includes the popularity penalty. Users with fewer than
+        k items left get fewer. With unknown="popular", a column `known` is false for unknown users.
         """
         import polars as pl
 
-        with progress or show.on_terminal(otherwise=show.Silent) as told:
-            return pl.concat(list(self.recommendations(users, k, rules=rules, progress=told)))
+        with progress or show.on_terminal(otherwise=show.Silent) as shown:
+            return pl.concat(list(self.recommendations(users, k, rules=rules, progress=shown)))
 
     def write_recommendations(
         self,
@@ -93,13 +96,13 @@ class Model:
         rules: Rules | None = None,
         progress: show.Progress | None = None,
     ) -> int:
-        """Write them for these users, else for all, as CSV, TSV or Parquet; how many there are.
+        """Write recommendations as CSV, TSV or Parquet, by default for all users; gives the rows.
 
-        Memory does not grow with the users. The file is written whole or not at all.
+        Memory use does not grow with the number of users. The write is atomic.
         """
         wanted = self.user_ids.values if users is None else users
-        with progress or show.on_terminal(otherwise=show.Silent) as told:
-            tables = self.recommendations(wanted, k, rules=rules, progress=told)
+        with progress or show.on_terminal(otherwise=show.Silent) as shown:
+            tables = self.recommendations(wanted, k, rules=rules, progress=shown)
             return write_tables(tables, Path(path))
 
     def top(
@@ -123,9 +126,9 @@ class Model:
         return recommend.similar(self, "user", user, k)
 
     def fold_in(self, clicks: Clicks) -> "Model":
-        """The model with the users of these clicks, new ones and known ones with newer clicks.
+        """The model with the users of these clicks added, or learned again if it knows them.
 
-        Nothing but their own vectors is learned, in milliseconds a user; `update` learns all.
+        Only their vectors are learned, in milliseconds each; `update` trains everything.
         """
         return fold_in.fold_in(self, clicks)
 
@@ -138,25 +141,25 @@ class Model:
         side: Side | None = None,
         progress: show.Progress | None = None,
     ) -> "Model":
-        """The model after some epochs on all clicks, these newer ones included (see `update`)."""
+        """Train for some more epochs on all clicks, these newer ones included (see `update`)."""
         return update.update(self, clicks, epochs=epochs, seed=seed, side=side, progress=progress)
 
     def recommend_for(
         self, items: Sequence[Hashable], k: int = 10, *, rules: Rules | None = None
     ) -> "pl.DataFrame":
-        """The k best items for somebody who clicked these, folded in and forgotten."""
+        """The k best items for someone who clicked these; the model does not change."""
         one = fold_in.user_of(self, items)
         (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as a folder of safetensors and JSON, whole or not at all."""
+        """Write the model atomically, as a folder of safetensors and JSON."""
         save.save(self, Path(folder))
         if self.checkpoint is not None:
             remove(self.checkpoint)
 
     def known(self, raw: RawIds, what: Literal["user", "item"]) -> Indices:
-        """The index of each raw id; one that the model was never trained on is refused."""
+        """The index of each raw id; refuses ids that the model was never trained on."""
         if isinstance(raw, str | bytes):
             raise InputError(f"give a list of {what} ids, got the text {raw!r}")
         ids = self.user_ids if what == "user" else self.item_ids
@@ -175,8 +178,8 @@ class Model:
         return self.known(users, "user"), self.known(items, "item")
 
     def of_users(self, clicks: Clicks) -> "Model":
-        """A model of the users of these clicks only, folded in; `fold_in` keeps all others too."""
-        return fold_in.users_alone(self, clicks)
+        """A model of only the users of these clicks, folded in; `fold_in` keeps the others too."""
+        return fold_in.of_users(self, fold_in.known_clicks(self, clicks))
 
     def recommendations(
         self,
@@ -189,6 +192,6 @@ class Model:
     ) -> "Iterator[pl.DataFrame]":
         """The table of `recommend` in parts, one for each block of users.
 
-        `whole` is the model that says what is popular, where this one holds only some users.
+        `whole` is the model that decides what is popular, if this one holds only some users.
         """
         return recommend.recommend(self, users, k, rules or Rules(), whole=whole, progress=progress)

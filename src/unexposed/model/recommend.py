@@ -1,4 +1,4 @@
-"""Recommendations by blocks of users: what may be recommended, the best of it, as a table."""
+"""Recommendations as tables, one for each block of users."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,69 +27,69 @@ Array = NDArray[Any]
 RawIds = Sequence[Hashable] | NDArray[Any]
 
 SERVED_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
-SAMPLE_USERS = 2_000  # over whom the list for strangers is averaged
+SAMPLE_USERS = 2_000  # averaged for the list that unknown users get
 LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """What is said of a user of whom nothing is known: the mean over users, for each item.
+    """Scores and exposures for unknown users: the mean of each item over the model's users.
 
-    The mean is that of relevance, given as a score, or of the score where a score is no relevance;
-    over evenly spaced users where there are many.
+    The mean is taken of relevance, and turned back into a score; if scores only order items, it is
+    taken of the scores. If there are many users, it is taken over evenly spaced ones.
     """
 
     score: Array
-    exposure: Array | None
+    exposure: Array  # meaningless if the method has no exposure model
 
     @staticmethod
     def of(model: "Model") -> "Average":
         n_users, n_items = model.clicks.n_users, model.clicks.n_items
         users = np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
         method = model.method
-        worth, shown = np.zeros(n_items), np.zeros(n_items)
+        score, shown = np.zeros(n_items), np.zeros(n_items)
         for part in parts(len(users), n_items, entries=SERVED_ENTRIES):
             scores = model.scores(users[part])
             found = relevance(method, scores)
-            worth += (scores if found is None else found).sum(axis=0, dtype=np.float64)
+            score += (scores if found is None else found).sum(axis=0, dtype=np.float64)
             exposure = method.exposure(model.parameters, users[part])
             shown += 0 if exposure is None else exposure.sum(axis=0, dtype=np.float64)
-        worth, shown = worth / len(users), shown / len(users)
+        score, shown = score / len(users), shown / len(users)
         if method.scale == "logit":
-            worth = logit(worth.clip(LEAST, 1 - LEAST))
-        has_exposure = method.exposure(model.parameters, users[:0]) is not None
-        return Average(worth.astype(np.float32), shown.astype(np.float32) if has_exposure else None)
+            score = logit(score.clip(LEAST, 1 - LEAST))
+        return Average(score.astype(np.float32), shown.astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
 class Server:
-    """A model and rules, ready to serve users by index; the index n_users stands for a stranger."""
+    """A model and rules, ready to serve users by index; n_users stands for an unknown user."""
 
     model: "Model"
     rules: Rules
-    average: Average | None  # None where no stranger is to be served
+    whole: "Model"  # decides what is popular; `model` may hold only some of its users
     offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
+
+    @staticmethod
+    def of(model: "Model", rules: Rules, *, whole: "Model | None" = None) -> "Server":
+        if rules.minimum_exposure > 0 and not model.has_exposure:
+            name = model.method.name
+            raise InputError(f"{name} has no exposure model, so it cannot apply minimum_exposure")
+        whole = whole or model
+        return Server(model, rules, whole, rules.offset(whole.clicks))
 
     @cached_property
     def item_names(self) -> Callable[[Indices], "pl.Series"]:
         return names(self.model.item_ids)
 
-    @staticmethod
-    def of(
-        model: "Model", rules: Rules, *, strangers: bool = False, whole: "Model | None" = None
-    ) -> "Server":
-        if rules.minimum_exposure > 0 and not _has_exposure(model):
-            name = model.method.name
-            raise InputError(f"{name} has no exposure model, so minimum_exposure cannot be kept")
-        whole = whole or model
-        average = Average.of(whole) if strangers else None
-        offset = rules.offset(whole.clicks)
-        return Server(model, rules, average, offset)
+    @cached_property
+    def average(self) -> Average:
+        """Serves unknown users; computed when the first one comes."""
+        return Average.of(self.whole)
 
     def top(
         self, rows: Indices, k: int, pairs: Candidates | None = None
     ) -> tuple[Indices, NDArray[np.float32]]:
-        """The k best items of each user, −1 where none is left, and what they are ranked by."""
+        """The k best items of each user, −1 where none is left, and the scores that rank them."""
         block = _own(self._scores(rows))
         if self.offset is not None:
             block -= self.offset
@@ -107,54 +107,51 @@ class Server:
         out = np.empty(len(rows), dtype=np.float32)
         method, parameters = self.model.method, self.model.parameters
         out[known] = method.pair_exposure(parameters, rows[known], items[known])
-        if self.average is not None and self.average.exposure is not None:
+        if not known.all():
             out[~known] = self.average.exposure[items[~known]]
         return out
 
     def table(
-        self, users: "pl.Series", rows: Indices, items: Indices, worth: Array
+        self, users: "pl.Series", rows: Indices, items: Indices, scores: Array
     ) -> "pl.DataFrame":
-        """The chosen items as a table, the columns that the method has."""
+        """The chosen items as a table, with relevance and exposure if the method has them."""
         import polars as pl
 
         at, place = np.nonzero(items >= 0)
-        items, worth = items[at, place], worth[at, place]
+        items, scores = items[at, place], scores[at, place]
         columns = {
             "user": users.gather(at),
             "item": self.item_names(items),
             "rank": pl.Series((place + 1).astype(np.int32)),
-            "score": pl.Series(worth),
+            "score": pl.Series(scores),
         }
-        score = worth if self.offset is None else worth + self.offset[items]
-        found = relevance(self.model.method, score)
+        unpenalised = scores if self.offset is None else scores + self.offset[items]
+        found = relevance(self.model.method, unpenalised)
         if found is not None:
             columns["relevance"] = pl.Series(found)
-        if _has_exposure(self.model):
+        if self.model.has_exposure:
             columns["exposure"] = pl.Series(self.exposure(rows[at], items))
         if self.rules.unknown == "popular":
             columns["known"] = pl.Series(rows[at] < self.model.clicks.n_users)
         return pl.DataFrame(columns)
 
     def _scores(self, rows: Indices) -> Block:
-        average = None if self.average is None else self.average.score
-        return self._with_strangers(self.model.scores, rows, average)
+        return self._rows(self.model.scores, rows, lambda: self.average.score)
 
     def _exposures(self, rows: Indices) -> Block:
-        average = None if self.average is None else self.average.exposure
-
         def exposure(users: Indices) -> Any:
             return self.model.method.exposure(self.model.parameters, users)
 
-        return self._with_strangers(exposure, rows, average)
+        return self._rows(exposure, rows, lambda: self.average.exposure)
 
-    def _with_strangers(self, of: Any, rows: Indices, average: Array | None) -> Block:
+    def _rows(self, of: Any, rows: Indices, average: Callable[[], Array]) -> Block:
+        """The block of these users, with the average in the rows of unknown ones."""
         known = rows < self.model.clicks.n_users
         if known.all():
             return of(rows)
-        assert average is not None
-        out = np.empty((len(rows), len(average)), dtype=np.float32)
+        out = np.empty((len(rows), self.model.clicks.n_items), dtype=np.float32)
         out[known] = of(rows[known])
-        out[~known] = average
+        out[~known] = average()
         return out
 
 
@@ -169,22 +166,21 @@ def recommend(
 ) -> Iterator["pl.DataFrame"]:
     """The k best items of each user as tables, one for each block of users.
 
-    `whole` is the model that says what is popular, where this one holds some users of it only.
+    `whole` is the model that decides what is popular, if this one holds only some users.
     """
     check_k(k, model.clicks.n_items)
     ids, rows = _rows(model, users, rules.unknown)
-    strangers = bool((rows == model.clicks.n_users).any())
-    server = Server.of(model, rules, strangers=strangers, whole=whole)
+    server = Server.of(model, rules, whole=whole)
     pairs = None
     if rules.candidates is not None:
         pairs = Candidates.of(rules.candidates, ids, model.item_ids)
     raw = column(ids.values)
-    told = progress or show.Silent()
+    progress = progress or show.Silent()
     served = list(parts(len(rows), model.clicks.n_items, entries=SERVED_ENTRIES))
-    for part in served or [slice(0, 0)]:  # nobody to serve: one table without rows
-        items, worth = server.top(rows[part], k, None if pairs is None else pairs.part(part))
-        yield server.table(raw[part], rows[part], items, worth)
-        told.count("users", part.stop, len(rows))
+    for part in served or [slice(0, 0)]:  # without users: one table without rows
+        items, scores = server.top(rows[part], k, None if pairs is None else pairs.part(part))
+        yield server.table(raw[part], rows[part], items, scores)
+        progress.count("users", part.stop, len(rows))
 
 
 def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int) -> "pl.DataFrame":
@@ -214,14 +210,14 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
 
 
 def relevance(method: "Recommender", scores: Array) -> Array | None:
-    """The estimated relevance that scores stand for; None where they only order items."""
+    """The estimated relevance of scores; None if they only order items."""
     if method.scale == "order":
         return None
     return expit(scores) if method.scale == "logit" else scores
 
 
 def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
-    """What gives the raw ids of indices as a column, of the same kind whichever they are."""
+    """A function from indices to a column of raw ids, of one type whatever the indices."""
     import polars as pl
 
     if ids.are_integers:
@@ -237,17 +233,13 @@ def check_k(k: int, n_items: int) -> None:
 
 
 def _own(block: Block) -> Block:
-    """The block itself where it may be written on, else a copy."""
+    """The block itself if it may be overwritten, else a copy."""
     mine = block.flags.owndata and block.flags.c_contiguous and block.dtype == np.float32
     return block if mine else np.array(block, dtype=np.float32, order="C")
 
 
-def _has_exposure(model: "Model") -> bool:
-    return model.method.exposure(model.parameters, np.zeros(0, dtype=np.int32)) is not None
-
-
 def _rows(model: "Model", users: RawIds, unknown: Unknown) -> tuple[Ids, Indices]:
-    """The users to serve, and the index of each: n_users for one the model does not know."""
+    """The users to serve and their indices; n_users stands for a user the model does not know."""
     if unknown == "refuse":
         rows = model.known(users, "user")
         return Ids(model.user_ids.values[rows]), rows

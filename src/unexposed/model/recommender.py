@@ -1,4 +1,4 @@
-"""The contract: a method holds settings and fits; the model it gives scores and recommends."""
+"""The contract of a method: it holds settings, and `fit` returns a model."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 
 
 class Vectors(NamedTuple):
-    """What a user and an item are to a factor model: the score of a pair is their product."""
+    """Vectors of users and items; their dot product is the score of a pair."""
 
     users: NDArray[Any]
     items: NDArray[Any]
@@ -28,11 +28,11 @@ class Vectors(NamedTuple):
 
 @dataclass(frozen=True)
 class Recommender(ABC):
-    """A method and its settings; `fit` gives a model and changes nothing here."""
+    """A method and its settings; `fit` returns a model and does not change the method."""
 
     name: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset()  # the parts of Side it can use
-    baseline: ClassVar[bool] = False  # a floor for comparisons: it learns no one's taste
+    baseline: ClassVar[bool] = False  # a lower bound in comparisons: it does not learn tastes
     # what a score is: the logit of the relevance, the relevance itself, or only an order
     scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
     posterior_exposure: ClassVar[bool] = False  # exposure is P(exposed | no click)
@@ -53,9 +53,9 @@ class Recommender(ABC):
         checkpoint_every: float = EVERY,
         resume: bool = False,
     ) -> Model:
-        """Learn from clicks; the held-out ones choose the epoch (a tenth is set aside if none).
+        """Learn from clicks; held-out clicks choose the epoch (by default a tenth of the clicks).
 
-        `checkpoint` names a folder for what a killed training needs to go on: give it again, with
+        `checkpoint` names a folder from which a killed training resumes: pass it again with
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
         """
@@ -82,10 +82,10 @@ class Recommender(ABC):
             of = fingerprint(self, clicks, held_out, seed=seed, side=side)
             kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
         elif resume:
-            raise InputError("resume needs the checkpoint to go on from: give checkpoint=FOLDER")
-        with progress or show.on_terminal(otherwise=show.Silent) as told:
+            raise InputError("resume needs the checkpoint to resume from: give checkpoint=FOLDER")
+        with progress or show.on_terminal(otherwise=show.Silent) as shown:
             parameters, facts = self.train(
-                clicks, held_out, seed=seed, side=side, progress=told, checkpoint=kept
+                clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
             )
         if given := sorted(side.given() - {"start"}):
             facts = facts | {"side": given}
@@ -102,13 +102,12 @@ class Recommender(ABC):
         progress: show.Progress,
         checkpoint: Checkpoint | None = None,
     ) -> tuple[Parameters, dict[str, Any]]:
-        """What was learned, as arrays by name, and the facts of the training."""
+        """The learned parameters by name, and facts about the training."""
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         """How relevant every item is to each of these users; only the order matters.
 
-        `clicks` are those of the model's users, of whom `users` are indices. A method whose score
-        is a product of `vectors` need not say more.
+        `users` are indices of users of `clicks`. By default a score is a product of `vectors`.
         """
         del clicks
         vectors = self.vectors(parameters)
@@ -117,12 +116,12 @@ class Recommender(ABC):
         return vectors.users[users] @ vectors.items.T
 
     def vectors(self, parameters: Parameters) -> Vectors | None:
-        """The vectors whose product is the score, where it is one."""
+        """The vectors whose product is the score; None if the score is not a product."""
         del parameters
         return None
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
-        """How likely each of these users was shown each item, where the method models it."""
+        """How likely each of these users was shown each item; None if not modelled."""
         del parameters, users
         return None
 
@@ -138,15 +137,15 @@ class Recommender(ABC):
         graph.outputs.append(graph.product("item", "user", to="score"))
 
     def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
-        """Add the exposure of each pair, as an output `exposure`, where the method models it."""
+        """Add the exposure of each pair as an output `exposure`, if the method models it."""
         del graph, parameters
 
     def user_rows(
         self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
     ) -> Parameters:
-        """What is held of each user of these clicks, learned from them alone (see `fold_in`).
+        """The parameters of each user of these clicks, learned from them alone (see `fold_in`).
 
-        `n_clicks` and `epochs` are those of the training that made the parameters.
+        `n_clicks` and `epochs` describe the training that made the parameters.
         """
         del parameters, clicks, n_clicks, epochs
         raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
@@ -154,5 +153,5 @@ class Recommender(ABC):
     def pair_exposure(
         self, parameters: Parameters, users: Indices, items: Indices
     ) -> NDArray[np.float32]:
-        """The exposure of each pair; from whole rows, where a method knows no shorter way."""
+        """The exposure of each pair, by default taken from whole rows."""
         return pairs_from_rows(lambda part: self.exposure(parameters, part), users, items)

@@ -1,4 +1,4 @@
-"""Write a model as a folder: model.json says what it is, arrays.safetensors what it learned."""
+"""Write a model as a folder: model.json describes it, arrays.safetensors holds its arrays."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,10 @@ CLICKS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start"
 
 
 def save(model: "Model", folder: Path) -> None:
-    """Write the model beside its place, then swap it in: whole or not at all.
+    """Write the model atomically.
 
-    What lies in the file of another model is compared with its checksums first: a damaged array
-    must not get a new one.
+    Arrays mapped from another model's file are verified first: a damaged array must not get a
+    new checksum.
     """
     check_place(folder)
     model.verify()
@@ -46,12 +46,12 @@ def save(model: "Model", folder: Path) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a place that no model can be written to, or that holds anything else than one."""
+    """Refuse a place that cannot be written to, or that holds anything but a model."""
     archive.check_place(MODEL, folder)
 
 
 def check_ids(clicks: Clicks) -> None:
-    """Refuse ids that cannot be saved, before the work begins."""
+    """Refuse ids that cannot be saved, before training begins."""
     for ids in (clicks.user_ids, clicks.item_ids):
         if not ids.are_sortable:
             ids_as_json(ids)

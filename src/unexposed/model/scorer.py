@@ -16,7 +16,7 @@ from unexposed.model.model import Model
 from unexposed.model.recommend import relevance
 
 OPSET, IR_VERSION = 17, 8  # what runtimes of 2022 and later read
-MOST_BYTES = 2_000_000_000  # a protobuf file ends at two gigabytes
+MOST_BYTES = 2_000_000_000  # the limit of a protobuf file
 TOLERANCE = 1e-4  # of the largest score: float32 sums in another order
 
 
@@ -32,8 +32,8 @@ def scorer(model: Model) -> Any:
     size = sum(array.nbytes for array in graph.constants.values())
     if size > MOST_BYTES:
         raise InputError(
-            f"the scorer holds {size / 1e9:.1f} GB, and an ONNX file {MOST_BYTES / 1e9:.0f} GB at "
-            "most; use --format npy or usearch"
+            f"the scorer takes {size / 1e9:.1f} GB, but an ONNX file can hold at most "
+            f"{MOST_BYTES / 1e9:.0f} GB; use --format npy or usearch"
         )
     floats, integers = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
     made = helper.make_model(
@@ -59,7 +59,7 @@ def scorer(model: Model) -> Any:
 
 
 def _add_relevance(graph: Graph, model: Model) -> None:
-    """As `serving.relevance`: none where a score only orders."""
+    """Add the relevance, as `recommend.relevance` computes it."""
     if model.method.scale == "logit":
         graph.output("Sigmoid", "score", to="relevance")
     elif model.method.scale != "order":
@@ -67,7 +67,7 @@ def _add_relevance(graph: Graph, model: Model) -> None:
 
 
 def check_scorer(model: Model, path: Path) -> dict[str, Any]:
-    """Run the file on some pairs and compare with the model; who ran it, and how far apart."""
+    """Compare the file with the model on some pairs; gives the runtime and the difference."""
     rng = np.random.default_rng(0)
     n_users, n_items = len(model.user_ids), len(model.item_ids)
     users = rng.integers(n_users, size=min(n_users, 50))
@@ -97,7 +97,7 @@ def check_scorer(model: Model, path: Path) -> dict[str, Any]:
 
 
 def _runner(path: Path) -> tuple[Any, str]:
-    """onnxruntime if it is here, else onnx's own evaluator: slow, and enough for a check."""
+    """onnxruntime if installed, else onnx's own evaluator, which is slow but sufficient."""
     try:
         from onnxruntime import InferenceSession
     except ImportError:

@@ -1,4 +1,4 @@
-"""Going on with a training when newer clicks have come, new users and items among them."""
+"""Update a model with newer clicks, which may bring new users and items."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unexposed.model.model import Model
     from unexposed.model.recommender import Recommender
 
-SHARE_OF_EPOCHS = 0.1  # of those a full training may take: the model is near its end already
+SHARE_OF_EPOCHS = 0.1  # of a full training: the model is already near its optimum
 
 
 def update(
@@ -29,16 +29,15 @@ def update(
     side: Side | None = None,
     progress: show.Progress | None = None,
 ) -> "Model":
-    """The model after some epochs on all clicks, older and newer, from where it stands.
+    """Train for some epochs on all clicks, older and newer, from the model's parameters.
 
-    New users start where `fold_in` puts them, new items where the method's training starts. A
-    tenth of the newer clicks is held out and chooses the epoch: of the older ones the model has
-    seen too much.
+    New users start with the vectors of `fold_in`, new items with the method's initial ones. A tenth
+    of the newer clicks is held out to choose the epoch: the model has already seen the older ones.
     """
-    model.verify()  # what is learned from damaged arrays would be saved as sound
+    model.verify()  # a model learned from damaged arrays would be saved as sound
     method = model.method
     if "start" not in method.takes:
-        raise InputError(f"{method.name} cannot go on with a training: fit it again on all clicks")
+        raise InputError(f"{method.name} cannot be updated: fit it again on all clicks")
     side = side or Side()
     for part in sorted(set(model.facts.get("side", [])) - side.given()):
         raise InputError(f"the model was trained with {part}: give it again, side=Side({part}=…)")
@@ -60,7 +59,7 @@ def update(
 
 
 def _shorter(method: "Recommender", epochs: int | None) -> "Recommender":
-    """The method with this many epochs, else with a share of its own; as it is without any."""
+    """The method with this many epochs, or a share of its own; unchanged if it has no epochs."""
     if "epochs" not in known(type(method)):
         return method
     most = epochs or max(1, round(SHARE_OF_EPOCHS * values(method)["epochs"]))
@@ -68,7 +67,7 @@ def _shorter(method: "Recommender", epochs: int | None) -> "Recommender":
 
 
 def together(model: "Model", clicks: Clicks) -> tuple[Clicks, Clicks]:
-    """The model's clicks and the newer ones, in ids of both: first the model's, in their order."""
+    """The model's clicks and the newer ones, with common ids that begin with the model's."""
     user_at = match(clicks.user_ids, model.user_ids)
     item_at = match(clicks.item_ids, model.item_ids)
     user_ids = joined(model.user_ids, clicks.user_ids, user_at < 0)
@@ -88,7 +87,7 @@ def together(model: "Model", clicks: Clicks) -> tuple[Clicks, Clicks]:
 def start(model: "Model", newer: Clicks) -> Parameters:
     """The model's parameters with rows for the new users, from their clicks on known items.
 
-    Of a user without such a click nothing is known: its vector is zero.
+    The vector of a user without such clicks is zero.
     """
     n_old = len(model.user_ids)
     if newer.n_users == n_old:

@@ -1,12 +1,13 @@
-"""What a training needs to go on where it was stopped: a folder beside the model to be.
+"""Checkpoints: folders from which a killed training resumes.
 
-It holds all that an epoch reads and changes, the epochs so far and the best of them, and a
-fingerprint of what the training was given. It is written at the end of an epoch, now and then.
+A checkpoint holds everything an epoch reads and changes, the epochs so far, the best one, and a
+fingerprint of the training's inputs. It is written at the end of an epoch, from time to time.
 """
 
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,47 +33,66 @@ CHECKPOINT = archive.Kind(
     "checkpoint", version=2, cure="remove it, and start the training again without resuming"
 )
 EVERY = 30.0  # seconds
-SHARE = 19  # times as long as writing one took, the next is not due: a twentieth of the time
+SHARE = 19  # times the last write must pass before the next: at most a twentieth of the time
 CHUNK = 65_536  # ids hashed at a time
 
 
 @dataclass
 class Course:
-    """How far a training has come."""
+    """The progress of a training."""
 
     losses: list[float] = field(default_factory=list)  # one for each epoch
     values: list[float] = field(default_factory=list)
     best: Arrays | None = None
     best_epoch: int = 0
     best_value: float = -np.inf
-    seconds: float = 0.0  # in processes before this one
-    resumed_at: list[int] = field(default_factory=list)  # how many epochs each of them left
+    seconds: float = 0.0  # in earlier processes
+    resumed_at: list[int] = field(default_factory=list)  # epochs done at each resumption
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Everything an epoch reads and changes, so that a training can resume from a checkpoint."""
+
+    kind: str  # of learner: each kind has arrays of its own
+    state: Callable[[], Arrays]  # not a copy: write it before the next epoch
+    restore: Callable[[Arrays], None]  # copies its argument
+    rng: np.random.Generator
+
+    @staticmethod
+    def of(kind: str, state: Arrays, rng: np.random.Generator) -> "Memory":
+        """The memory of a method whose state is a dict, with new arrays in every epoch."""
+
+        def restore(saved: Arrays) -> None:
+            state.update({name: np.array(saved[name]) for name in state})
+
+        return Memory(kind, lambda: state, restore, rng)
 
 
 def place_beside(model: Path) -> Path:
-    """Where the checkpoint of a model to be saved here is kept."""
+    """Path of the checkpoint of a model that will be saved here."""
     model = model.absolute()
     return model.with_name(f"{model.name}.checkpoint")
 
 
 def second_of(folder: Path) -> Path:
-    """Where that of a second training, on all clicks, is kept beside it."""
+    """Path of the checkpoint of the second training, on all clicks."""
     return folder.with_name(f"{folder.name}-refit")
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether there is a training to go on with."""
+    """Whether there is a training to resume."""
     return folder.exists() or second_of(folder).exists()
 
 
 def remove(folder: Path) -> None:
-    """The training is over, and its model saved."""
+    """Remove the checkpoints of both trainings."""
     for part in (folder, second_of(folder)):
         remove_folder(part)
 
 
 class Checkpoint:
-    """Where a training is kept, and of what it is."""
+    """Path of a training's checkpoint, and the fingerprint of its inputs."""
 
     def __init__(
         self, folder: Path, *, of: dict[str, Any], resume: bool, every: float = EVERY
@@ -85,14 +105,14 @@ class Checkpoint:
         self._due = time.monotonic() + every
 
     def second(self, *, epochs: int) -> "Checkpoint":
-        """That of the second training, as long as the first one took to its best epoch."""
+        """The checkpoint of the second training, which runs for this many epochs."""
         of = {**self._of, "the epochs on all clicks": epochs}
         return Checkpoint(second_of(self.folder), of=of, resume=self._resume, every=self._every)
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
-        """The course so far, the learner's state and that of its random numbers, if kept.
+        """The course so far, the learner's state and its random state; None: start afresh.
 
-        `kind` names what learns: one kind cannot go on with the state of another.
+        `kind` names the learner, which cannot use the state of another kind.
         """
         if not self._resume or not self.folder.exists():
             return None
@@ -104,35 +124,27 @@ class Checkpoint:
             course, random = Course(**check_course(about["course"])), about["random"]
         with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
             check_state(arrays)
-        self._refuse_others(then, {**self._of, "the engine": kind})
+        self._refuse_differences(then, {**self._of, "the engine": kind})
         best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
         state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
         course.best = {name: np.array(array) for name, array in best.items()} or None
         return course, state, random
 
-    def keep(
-        self,
-        course: Course,
-        *,
-        kind: str,
-        state: Arrays,
-        random: dict[str, Any],
-        started: float,
-        progress: "Progress",
-    ) -> None:
-        """Write a checkpoint; where that fails, say so and let the training go on."""
+    def keep(self, course: Course, memory: Memory, *, started: float, progress: "Progress") -> None:
+        """Write a checkpoint; if that fails, say so and continue the training."""
         begin = time.monotonic()
-        arrays = {f"state.{name}": array for name, array in state.items()}
+        arrays = {f"state.{name}": array for name, array in memory.state().items()}
         arrays |= {f"best.{name}": array for name, array in (course.best or {}).items()}
-        told = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
-        told["seconds"] += begin - started
-        about = {"of": self._of, "kind": kind, "course": told, "random": random}
+        progressed = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
+        progressed["seconds"] += begin - started
+        random = dict(memory.rng.bit_generator.state)
+        about = {"of": self._of, "kind": memory.kind, "course": progressed, "random": random}
         try:
             archive.write(CHECKPOINT, self.folder, about, arrays)
         except OSError as error:
             progress.note(
                 f"cannot write the checkpoint {self.folder}: {error.strerror or error}; "
-                "the training goes on without"
+                "the training continues without it"
             )
         end = time.monotonic()
         self._due = end + max(self._every, SHARE * (end - begin)) if self._every else end
@@ -140,17 +152,17 @@ class Checkpoint:
     def is_due(self) -> bool:
         return time.monotonic() >= self._due
 
-    def _refuse_others(self, then: dict[str, Any], now: dict[str, Any]) -> None:
+    def _refuse_differences(self, then: dict[str, Any], now: dict[str, Any]) -> None:
         changed = differences(then, now)
         if changed:
             raise InputError(
-                f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give what was given "
-                "then, or do not resume, to train from the start"
+                f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give the "
+                "same inputs, or train from the start without resuming"
             )
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What two trainings were not given alike, in words."""
+    """The differences between the inputs of two trainings, in words."""
     return [
         plain(f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}")
         for what in {**then, **now}
@@ -161,9 +173,9 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def fingerprint(
     method: "Recommender", clicks: Clicks, held_out: Clicks, *, seed: int, side: "Side"
 ) -> dict[str, Any]:
-    """All that decides the outcome of a training, except for who runs the steps."""
+    """Everything that decides the outcome of a training, except the engine."""
     own = settings.values(method)
-    own.pop("engine", None)  # what "auto" stands for is known later
+    own.pop("engine", None)  # "auto" is resolved later
     found = {
         "unexposed": __version__,
         "the method": method.name,
@@ -183,7 +195,7 @@ def fingerprint(
 
 
 def log_fingerprint(clicks: Clicks) -> dict[str, str]:
-    """What a log is, by its content: hashes of its clicks and of its raw ids."""
+    """Hashes of a log's clicks and raw ids."""
     return {
         "the log": _clicks_digest(clicks),
         "the user ids": _ids_digest(clicks.user_ids),
@@ -196,7 +208,7 @@ def _clicks_digest(clicks: Clicks) -> str:
 
 
 def _ids_digest(ids: Ids) -> str:
-    """Of what the ids are, not of how they are held."""
+    """The same for equal ids, however they are stored."""
     if ids.are_integers:
         return f"{len(ids):,} ({_digest([ids.values])})"
     hashed = hashlib.sha256()

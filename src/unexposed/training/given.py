@@ -1,4 +1,4 @@
-"""What a training is given beside the clicks, and what it gives."""
+"""The inputs of a training beside the clicks, and the parameters it learns."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,12 +14,14 @@ HELD_OUT_FRACTION = 0.1  # of the clicks, when `fit` is given no held-out clicks
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a method may be given beside the clicks; one that cannot use a part refuses it."""
+    """Inputs beside the clicks; a method refuses those it cannot use."""
 
     exposure: NDArray[Any] | None = None  # known exposure, (n_items,) or (n_users, n_items)
     user_features: NDArray[Any] | None = None  # (n_users, …), mapped into the user's exposure
     validation: ValidationSet | None = None  # real random traffic, to guide the exposure
-    start: Parameters | None = None  # of an earlier model, whose users and items come first
+    start: Parameters | None = (
+        None  # parameters of an earlier model, whose users and items come first
+    )
 
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}

@@ -1,4 +1,4 @@
-"""The one loop: epochs, the held-out clicks that choose one, early stopping, checkpoints."""
+"""The training loop: epochs, early stopping on held-out clicks, checkpoints."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from unexposed.errors import InputError
 from unexposed.files import archive
 from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
-from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course
+from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
 from unexposed.training.given import Parameters
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
@@ -26,37 +26,29 @@ class Loop:
     epochs: int
     patience: int  # epochs without improvement before the end; 0: never stop early
     quality: Callable[[Parameters], float] | None  # on held-out clicks; higher is better
-    window: int = 1  # epochs over which the quality is averaged: few clicks make it jump
-
-
-@dataclass(frozen=True)
-class Memory:
-    """All that an epoch reads and changes, so that a training can go on from a checkpoint."""
-
-    kind: str  # of what learns; another kind has other arrays
-    state: Callable[[], Parameters]  # not copied: it is written before the next epoch
-    restore: Callable[[Parameters], None]  # copies what it is given
-    rng: np.random.Generator
-
-    @staticmethod
-    def of(kind: str, state: Parameters, rng: np.random.Generator) -> "Memory":
-        """Of a method that keeps all in a dict, with new arrays in every epoch."""
-
-        def restore(saved: Parameters) -> None:
-            state.update({name: np.array(saved[name]) for name in state})
-
-        return Memory(kind, lambda: state, restore, rng)
+    window: int = 1  # epochs over which the quality is averaged: it is noisy with few clicks
 
 
 @dataclass(frozen=True)
 class Trainee:
-    """A method at the start of its training on one log; it learns when it is asked to."""
+    """A method ready to be trained on one log."""
 
-    steps: Callable[[], Iterator[float]]  # one more epoch, step by step: the loss before each
-    epoch: Callable[[], float]  # the same at once, the mean loss
-    parameters: Callable[[], Parameters]  # a copy of what was learned
-    memory: Memory | None = None  # what a checkpoint keeps of it; None: nothing can
-    facts: dict[str, Any] = field(default_factory=dict)  # what a model says of its training
+    steps: Callable[[], Iterator[float]]  # run one epoch step by step: the loss before each step
+    epoch: Callable[[], float]  # run one epoch: the mean loss
+    parameters: Callable[[], Parameters]  # a copy of the learned parameters
+    memory: Memory | None = None  # for checkpoints; None: the training cannot be resumed
+    facts: dict[str, Any] = field(default_factory=dict)  # about the training, kept with the model
+
+    @staticmethod
+    def of_sweeps(
+        name: str, epoch: Callable[[], float], state: Parameters, rng: np.random.Generator
+    ) -> "Trainee":
+        """A method whose epoch is a single step that replaces all arrays of `state`."""
+
+        def steps() -> Iterator[float]:
+            yield epoch()
+
+        return Trainee(steps, epoch, state.copy, Memory.of(name, state, rng))
 
 
 def run(
@@ -70,10 +62,10 @@ def run(
 ) -> tuple[Parameters, dict[str, Any]]:
     """The parameters of the best epoch and the facts of the training.
 
-    `epoch`, `parameters` and `memory` are those of a `Trainee`.
-    Without held-out clicks the last epoch is kept. Ctrl-C ends the training and keeps the best
-    epoch so far; a loss that is not finite does too, and with no good epoch it is an error.
-    With a checkpoint a killed training can go on, to the same bits as if it had never stopped.
+    `epoch`, `parameters` and `memory` come from a `Trainee`.
+    Without held-out clicks the last epoch is kept. Ctrl-C and a loss that is not finite end the
+    training and keep the best epoch so far; if there is none, the loss is an error.
+    With a checkpoint a killed training can resume and ends with the same bits.
     """
     started = time.monotonic()
     course = Course()
@@ -93,7 +85,7 @@ def run(
                 ended = f"no improvement in {loop.patience} epochs"
                 break
             if memory is not None and checkpoint is not None and checkpoint.is_due():
-                _keep(course, memory, checkpoint, started, progress)
+                checkpoint.keep(course, memory, started=started, progress=progress)
     except KeyboardInterrupt:
         if course.best is None:
             raise
@@ -112,11 +104,6 @@ def run(
     return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
 
 
-def again(label: str, facts: dict[str, Any]) -> Loop:
-    """A second training, as long as the first one took to its best epoch."""
-    return Loop(f"{label}, all clicks", facts["best_epoch"], patience=0, quality=None)
-
-
 def refitted(
     parameters: Parameters,
     facts: dict[str, Any],
@@ -124,7 +111,7 @@ def refitted(
     *,
     n_clicks: int,
 ) -> tuple[Parameters, dict[str, Any]]:
-    """What a second training learned; what the first did, where the second was cut short."""
+    """The result of a second training, or of the first if the second was interrupted."""
     try:
         learned, second = train()
     except KeyboardInterrupt:  # in its first epoch
@@ -136,7 +123,7 @@ def refitted(
 
 
 def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> float | None:
-    """The quality of an epoch, averaged; the epoch is kept where it is the best so far."""
+    """The averaged quality of an epoch, which is kept if it is the best so far."""
     if loop.quality is None:
         course.best, course.best_epoch = current, number
         return None
@@ -155,7 +142,7 @@ def _resumed(
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> Course:
-    """The course of a training up to its checkpoint, its memory put back; a new one without."""
+    """Restore a training from its checkpoint; without one, start a new course."""
     kept = checkpoint.read(memory.kind)
     if kept is None:
         return Course()
@@ -168,16 +155,3 @@ def _resumed(
     course.resumed_at.append(len(course.losses))
     progress.note(f"{loop.label}: resumed at epoch {len(course.losses)} of {loop.epochs}")
     return course
-
-
-def _keep(
-    course: Course, memory: Memory, checkpoint: Checkpoint, started: float, progress: Progress
-) -> None:
-    checkpoint.keep(
-        course,
-        kind=memory.kind,
-        state=memory.state(),
-        random=dict(memory.rng.bit_generator.state),
-        started=started,
-        progress=progress,
-    )

@@ -1,4 +1,4 @@
-"""How an exposure learns beside relevance: the strategy, its pace, the set that guides it."""
+"""How an exposure learns beside relevance: strategy, learning rates, validation set."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from unexposed.sampling.validation import ValidationSet
 
 @dataclass(frozen=True)
 class Guide:
-    """The small unbiased set that a log gives; real random traffic takes its place if given."""
+    """How to take a small unbiased set from a log; given random traffic replaces it."""
 
     users: float  # share of the users, the most active
     items: int  # clicked and unclicked items of each; 0: all that the user clicked
@@ -39,7 +39,7 @@ class Guide:
         in_guide = np.isin(clicks.keys, self.from_log(clicks).keys(clicks.n_items))
         if in_guide.all():
             raise InputError(
-                "the validation set holds every click, so that none is left to train on: "
+                "the validation set holds every click, so no click is left to train on: "
                 "keep validation_in_training, or lower validation_users or validation_items"
             )
         return clicks.pick(~in_guide)
