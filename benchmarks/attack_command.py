@@ -21,7 +21,8 @@ from unexposed.model import model
 
 GIB = 1 << 30
 PREPARING = 1200  # seconds, for kernels are compiled then
-MOST_SECONDS, MOST_MEMORY, MOST_ADDRESSES = 60, 2 * GIB, 16 * GIB
+MOST_SECONDS, MOST_MEMORY = 60, 2 * GIB
+MOST_ADDRESSES = (16 + 2 * (os.cpu_count() or 1)) * GIB  # allocators reserve some for each core
 SET = "--set epochs=4 --set dim=4"
 FIT = f"fit world/clicks.csv --method METHOD {SET} --checkpoint-every 0"
 METHODS = ("mf", "expomf")

@@ -12,8 +12,8 @@ from unexposed.errors import InputError
 
 GIB = 1 << 30
 CURE = "raise `ulimit -v`, or use a machine with more memory"
-# Allocators reserve addresses for each thread, used or not.
-THREAD_ADDRESSES = (os.cpu_count() or 1) * (128 << 20)
+# Allocators reserve addresses for each thread, used or not: glibc alone 512 MiB for each core.
+THREAD_ADDRESSES = (os.cpu_count() or 1) * GIB
 LEAST_ADDRESSES = 5 * GIB // 2 + THREAD_ADDRESSES  # what the packages map before any data
 RESERVE = 128 << 20  # for the steps after reading: compiled code, buffers
 ALMOST_NONE = 128 << 20

@@ -1,11 +1,14 @@
 """`unexposed demo`: a simulated world from its log to a table, a model and recommendations."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unexposed.cli.talking import progress, say
+from unexposed.settings import known
+
+QUICK = {"epochs": 60, "learning_rate": 5e-3}  # enough for this world
 
 
 def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
@@ -29,17 +32,23 @@ def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("dem
     by = protocol("ubo-ijcai22")
     comparison = compare(
         split_clicks(split.train.union(split.held_out), split.judged, by),
-        {name: make(name) for name in METHODS},
+        {name: make(name, **_brief(cls)) for name, cls in METHODS.items()},
         by=by,
         seeds=1,
         progress=progress(),
     )
     tables.console().print(tables.comparison_table(comparison))
 
-    model = make("ubo").fit(split.train, split.held_out, seed=0, progress=progress())
+    model = make("ubo", **_brief(METHODS["ubo"])).fit(
+        split.train, split.held_out, seed=0, progress=progress()
+    )
     learned = exposure_correlation(model, world.exposure)
     say(f"ubo: learned and true exposure correlate at {learned:.2f} (mean over users)")
     model.save(model_folder)
     model.write_recommendations(lists, model.user_ids.values[:20])
     say(f"{model_folder} and {lists}: a model and what it recommends")
     say(f"next: unexposed evaluate {model_folder} --judged {out / 'judged.csv'}")
+
+
+def _brief(method: type) -> dict[str, Any]:
+    return {name: value for name, value in QUICK.items() if name in known(method)}
