@@ -69,7 +69,7 @@ def test_a_package_that_does_not_import_is_broken_and_hides_no_other(monkeypatch
 
 
 @pytest.mark.parametrize("change", [lambda table: table + 0.01, lambda table: table * np.nan])
-def test_an_engine_that_computes_something_else_is_broken(monkeypatch, change):
+def test_an_engine_that_computes_something_else_or_raises_is_broken(monkeypatch, change):
     right = CpuEngine.parameters
     monkeypatch.setattr(
         CpuEngine, "parameters", lambda self: {k: change(v) for k, v in right(self).items()}
@@ -78,28 +78,20 @@ def test_an_engine_that_computes_something_else_is_broken(monkeypatch, change):
     assert check.state == "broken"
     assert "differs from the reference by" in check.found
     assert "--engine reference" in check.cure
-
-
-def test_an_engine_that_raises_is_broken(monkeypatch):
     monkeypatch.setattr(CpuEngine, "epoch", fail(RuntimeError("LLVM ERROR: out of memory")))
     assert findings()["self-test"].found == "RuntimeError: LLVM ERROR: out of memory"
 
 
-def test_a_kernel_cache_that_cannot_be_written_is_noted(monkeypatch):
+def test_a_cache_that_cannot_be_written_and_a_gpu_that_torch_does_not_find_are_noted(monkeypatch):
     denied = fail(PermissionError(13, "Permission denied"))
     monkeypatch.setattr(doctor.tempfile, "NamedTemporaryFile", denied)
-    check = findings()["kernel cache"]
-    assert check.state == "note"
-    assert "NUMBA_CACHE_DIR" in check.cure
-
-
-def test_a_gpu_that_torch_does_not_find_is_noted(monkeypatch):
     monkeypatch.setattr(cuda, "available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
-    check = findings()["GPU"]
-    assert check.state == "note"
-    assert "finds no GPU, though nvidia-smi is here" in check.found
+    found = findings()
+    assert found["kernel cache"].state == found["GPU"].state == "note"
+    assert "NUMBA_CACHE_DIR" in found["kernel cache"].cure
+    assert "finds no GPU, though nvidia-smi is here" in found["GPU"].found
 
 
 def test_damaged_data_sets_are_told_from_sound_ones(tmp_path, monkeypatch):

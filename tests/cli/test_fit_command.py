@@ -98,24 +98,11 @@ def test_resume_leaves_a_finished_training_alone_and_says_so(done, words):
     assert saved_at() != before
 
 
-OTHERS = {
-    "--set dim=7": "dim was 64 and is now 7",
-    "--seed 1": "the seed was 0 and is now 1",
-    "--engine reference": "the engine was cpu and is now reference",
-    "--method bpr": "the method was mf and is now bpr",
-    "--threshold 1": "the log was 32 clicks",
-}
-
-
-@pytest.mark.parametrize("words", OTHERS)
-def test_resume_replaces_another_finished_training_and_says_what_differs(done, words):
+def test_resume_replaces_another_finished_training_and_says_what_differs(done):
     done(FIT)
     before = saved_at()
-    if "threshold" in words:
-        log = pl.read_csv("log.csv")
-        log.with_columns(rating=pl.int_range(len(log)) % 3).write_csv("log.csv")
-    _, err = done(f"{FIT} {words} --resume")
-    assert f"model holds another training: {OTHERS[words]}" in err
+    _, err = done(f"{FIT} --engine reference --resume")
+    assert "model holds another training: the engine was cpu and is now reference" in err
     assert saved_at() != before
 
 

@@ -158,11 +158,8 @@ def test_an_experiment_file_that_cannot_be_run_is_refused(refused, change):
     assert all(word in sentence for word in SPECS[change])
 
 
-def test_an_experiment_whose_results_cannot_be_written_or_read_is_refused(refused):
+def test_an_experiment_without_a_file_an_arm_or_a_place_for_results_is_refused(refused):
     assert "small.toml" in refused("run small.toml")
     Path("small.toml").write_text(EXPERIMENT)
     assert "small has no arm 'mf'" in refused("run small.toml --only mf")
     assert "log.csv" in refused("run small.toml --out log.csv")
-    os.mkdir("results")
-    Path("results/small.jsonl").write_text('{"arm":"popularity","seed":0}\n{"arm":"popu\n')
-    assert "results/small.jsonl, line 2" in refused("run small.toml")

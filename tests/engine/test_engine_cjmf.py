@@ -7,7 +7,6 @@ from engine_problem import TOLERANCE, clicks_with, precision
 from torch import sigmoid
 from torch.nn.functional import logsigmoid
 
-from unexposed.engine.adam import BETA1, BETA2
 from unexposed.engine.cjmf import reference as cjmf
 from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.cpu import CpuLearner
@@ -145,19 +144,6 @@ def test_a_step_follows_the_gradient_of_the_masked_loss(n_models):
         np.testing.assert_allclose(after, leaves[name].detach(), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_row_that_comes_late_is_corrected_by_the_steps_of_the_whole_training(compiled):
-    # in step 3 its first moments are 0.1·g and 0.001·g², whatever the gradient
-    parameters = start(1)
-    given = (JointRates(STILL, STILL, None), parameters, np.linspace(0.2, 1, ITEMS))
-    one = CpuLearner(*given, dtype=np.float64) if compiled else ReferenceLearner(*given, **FLOAT64)
-    one.epoch(batch([0, 0, 4], [[0, 1], [0, 1], [3, 2]], [0, 0, 0]), batch_size=1)
-    first, second = (1 - BETA1) / (1 - BETA1**3), (1 - BETA2) / (1 - BETA2**3)
-    moved = np.abs(one.tables()[SUBMODEL[0]] - parameters[SUBMODEL[0]])[4]
-    np.testing.assert_allclose(moved, STILL.learning_rate * first / np.sqrt(second), rtol=1e-4)
-    assert one.state()["steps"].tolist() == [3]
-
-
 # the residual
 
 
@@ -259,20 +245,6 @@ def test_closed_forms_agree_where_probabilities_are_out_of_their_bounds():
     assert_same_after(fast, oracle, random_samples(3), epochs=5, tolerance=1e-9)
 
 
-def test_a_part_that_fills_a_batch_leaves_its_own_sub_model_still():
-    fast, oracle = pair_of_learners(3, residual=False)
-    before = oracle.tables()
-    one_part = PartedSamples(random_samples(3, n=BATCH).drawn, np.full(BATCH, 1, np.int32))
-    assert_same_after(fast, oracle, one_part, epochs=2, tolerance=1e-9)
-    for name, table in fast.tables().items():
-        after, start = (
-            t if name.startswith("exposure") else t.swapaxes(0, 1) for t in (table, before[name])
-        )
-        assert np.array_equal(after[1], start[1])
-        assert not np.array_equal(after[0], start[0])
-        assert not np.array_equal(after[2], start[2])
-
-
 @precision
 def test_any_number_of_threads_gives_the_same_bits(dtype):
     samples = random_samples(5)
@@ -318,21 +290,15 @@ def test_a_restored_learner_continues_with_the_same_bits(which):
 # the choice of a learner
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("auto", CpuLearner), ("cpu", CpuLearner), ("reference", ReferenceLearner)]
-)
-def test_the_engine_names_a_learner(name, kind):
-    made = build(JointRates(STILL, STILL, None), start(2), np.ones(ITEMS), name=name)
-    assert type(made) is kind
-
-
-def test_a_gpu_runs_the_reference_and_a_missing_one_is_an_error_with_a_cure(monkeypatch):
+def test_the_engine_names_a_learner_and_a_missing_gpu_is_an_error_with_a_cure(monkeypatch):
     given, placed = (JointRates(STILL, STILL, None), start(2), np.ones(ITEMS)), []
-    reference = "unexposed.engine.cjmf.build.ReferenceLearner"
+    for name, kind in (("auto", CpuLearner), ("cpu", CpuLearner), ("reference", ReferenceLearner)):
+        assert type(build(*given, name=name)) is kind
+    monkeypatch.setattr("unexposed.engine.cuda.available", lambda: False)
+    with pytest.raises(InputError, match="use engine cpu or auto"):
+        build(*given, name="cuda")
+    reference = "unexposed.engine.cjmf.build.ReferenceLearner"  # runs on the GPU, too
     monkeypatch.setattr(reference, lambda *_, device: placed.append(device))
     monkeypatch.setattr("unexposed.engine.cuda.available", lambda: True)
     build(*given, name="cuda")
     assert placed == ["cuda"]
-    monkeypatch.setattr("unexposed.engine.cuda.available", lambda: False)
-    with pytest.raises(InputError, match="use engine cpu or auto"):
-        build(*given, name="cuda")

@@ -1,50 +1,33 @@
-"""Steps of the reference engine, worked out by hand from the closed forms."""
+"""A step on paper, Adam on rows, and which engine is built."""
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from engine_problem import clicks_with
 
-from unexposed.engine import adam, cuda
+from unexposed.engine import cuda
 from unexposed.engine.adam import BETA1, RowAdam
 from unexposed.engine.build import build
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.objective import Objective, Optimiser, Strategy
+from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths import bilevel, losses
-from unexposed.maths.exposure import gated
+from unexposed.maths import losses
 from unexposed.maths.losses import (
     Loss,
     low_variance,
-    low_variance_exposure_gradient,
     low_variance_gradient,
 )
-from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
-RATE, EXPOSURE_RATE, EXPOSURE_DECAY, PACE, ETA = 0.01, 0.02, 0.1, 0.25, 0.05
-RATES = {
-    "exposure_user_factors": EXPOSURE_RATE,
-    "gate_weight": EXPOSURE_RATE * PACE,
-    "gate_bias": EXPOSURE_RATE * PACE,
-}
+RATE = 0.01
 N_USERS, N_ITEMS, DIM = 4, 3, 2
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_torch_thread() -> Iterator[None]:
-    """On tables this small, one thread is fastest."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def start(seed: int = 0) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
+def start() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
     shapes = {
         "user_factors": (N_USERS, DIM),
         "item_factors": (N_ITEMS, DIM),
@@ -55,19 +38,8 @@ def start(seed: int = 0) -> dict[str, np.ndarray]:
     return {name: rng.normal(size=shape) for name, shape in shapes.items()}
 
 
-def samples(users: list[int], items: list[list[int]], weight: list[float]) -> Samples:
-    """Clicks with the items of each, the clicked one first."""
-    return Samples(
-        np.array(users, dtype=np.int32),
-        np.concatenate([[0], np.cumsum([len(of_click) for of_click in items])]),
-        np.concatenate(items).astype(np.int32),
-        np.array(weight, dtype=np.float32),
-    )
-
-
 # two clicks of user 1, one without drawn items; item 0 clicked by one user and drawn for another
-CLICKS = samples([0, 1, 1], [[0, 1], [1, 0, 0], [1]], [2, 0.5, 1])
-BATCH = CLICKS.pairs()
+CLICKS = clicks_with([0, 1, 1], [[0, 1], [1, 0, 0], [1]], [2, 0.5, 1])
 POPULARITY = np.array([0.9, 0.5, 0.2])
 GUIDE = ValidationSet(
     np.array([0, 1, 3], dtype=np.int32),
@@ -76,114 +48,7 @@ GUIDE = ValidationSet(
 )
 
 
-def stepped(strategy: str) -> dict[str, np.ndarray]:
-    engine = ReferenceEngine(
-        Objective("low_variance", strategy),
-        Optimiser(
-            RATE,
-            0.0,
-            exposure_learning_rate=EXPOSURE_RATE,
-            exposure_weight_decay=EXPOSURE_DECAY,
-            gate_pace=PACE,
-            lookahead=ETA,
-        ),
-        start(),
-        exposure=POPULARITY,
-        validation=GUIDE,
-        dtype=torch.float64,
-    )
-    engine.step(CLICKS)
-    return engine.parameters()
-
-
-def tensors() -> dict[str, torch.Tensor]:
-    return {name: torch.tensor(array) for name, array in start().items()}
-
-
-def exposure_of(t: dict[str, torch.Tensor]) -> torch.Tensor:
-    users, items = torch.from_numpy(BATCH.users).long(), torch.from_numpy(BATCH.items).long()
-    return gated(
-        t["exposure_user_factors"][users],
-        t["item_factors"][items],
-        t["gate_weight"],
-        t["gate_bias"],
-        torch.tensor(POPULARITY)[items],
-    )
-
-
-def pairs_of(users, items, click, weight) -> bilevel.Pairs:
-    return bilevel.Pairs(*(torch.as_tensor(np.asarray(a)) for a in (users, items, click, weight)))
-
-
-def exposure_stepped(t: dict[str, torch.Tensor], strategy: str) -> dict[str, torch.Tensor]:
-    """α after Adam's first step, from the closed-form gradient of what the strategy minimises.
-
-    Weight decay is added once for each touched row, however many pairs touch it.
-    """
-    if strategy == "frozen":
-        return {name: t[name] for name in RATES}
-    batch = pairs_of(BATCH.users, BATCH.items, BATCH.click, BATCH.weight)
-    m = exposure_of(t)
-    factors = t["user_factors"], t["item_factors"]
-    if strategy == "bilevel":
-        guide = pairs_of(GUIDE.users, GUIDE.items, GUIDE.relevant, np.ones(3))
-        by_pair = bilevel.factor_hypergradient(*factors, batch, m, guide, lookahead=ETA)
-    elif strategy == "bilevel_on_batch":
-        by_pair = bilevel.factor_hypergradient_on_batch(*factors, batch, m, lookahead=ETA)
-    else:
-        logit = (factors[0][batch.users.long()] * factors[1][batch.items.long()]).sum(dim=1)
-        by_pair = batch.weight * low_variance_exposure_gradient(logit, batch.click, m)
-    gradients = bilevel.factor_exposure_gradient(
-        by_pair,
-        batch,
-        t["exposure_user_factors"],
-        t["item_factors"],
-        t["gate_weight"],
-        t["gate_bias"],
-        torch.tensor(POPULARITY),
-    )
-    stepped = {}
-    for name, gradient in zip(RATES, gradients, strict=True):
-        decay = EXPOSURE_DECAY * t[name]
-        if name == "exposure_user_factors":
-            decay[2:] = 0  # users in no pair
-        stepped[name] = first_adam_step(
-            t[name], gradient.reshape(t[name].shape) + decay, RATES[name]
-        )
-    return stepped
-
-
-def first_adam_step(table: torch.Tensor, gradient: torch.Tensor, rate: float) -> torch.Tensor:
-    """m̂ = g and v̂ = g², so the step is rate·g/(|g| + ε)."""
-    return table - rate * gradient / (gradient.abs() + 1e-8)
-
-
-def relevance_stepped(t: dict[str, torch.Tensor], m: torch.Tensor) -> dict[str, torch.Tensor]:
-    users, items = torch.from_numpy(BATCH.users).long(), torch.from_numpy(BATCH.items).long()
-    user_rows, item_rows = t["user_factors"][users], t["item_factors"][items]
-    click, weight = torch.tensor(BATCH.click).double(), torch.tensor(BATCH.weight).double()
-    logit = (user_rows * item_rows).sum(dim=1)
-    slope = (weight * low_variance_gradient(logit, click, m) / len(CLICKS))[:, None]
-    gradients = {
-        "user_factors": torch.zeros_like(t["user_factors"]).index_add(0, users, slope * item_rows),
-        "item_factors": torch.zeros_like(t["item_factors"]).index_add(0, items, slope * user_rows),
-    }
-    return {name: first_adam_step(t[name], g, RATE) for name, g in gradients.items()}
-
-
-@pytest.mark.parametrize("strategy", get_args(Strategy))
-def test_a_step_is_the_one_worked_out_by_hand(strategy):
-    t = tensors()
-    moved = exposure_stepped(t, strategy)
-    m_before, m_after = exposure_of(t), exposure_of(t | moved)
-    # joint: both gradients at the same point; all others: ω steps with the new α
-    expected = moved | relevance_stepped(t, m_before if strategy == "joint" else m_after)
-    for name, array in stepped(strategy).items():
-        np.testing.assert_allclose(array, expected[name].numpy(), rtol=1e-9, err_msg=name)
-
-
-# a step that fits on paper
-
+# a step on paper
 
 # Every logit is 0 at first, so that every slope of L2 at m = 1, and of BPR, is ±1/2. User 0 clicks
 # item 0, for which item 1 is drawn twice, and item 2, for which item 1 is drawn with weight 3.
@@ -192,7 +57,7 @@ ON_PAPER = {
     "user_factors": np.array([[2.0, 0], [5, 5]]),
     "item_factors": np.array([[0.0, 1], [0, -1], [0, 3], [5, 5]]),
 }
-PAPER_BATCH = samples([0, 0], [[0, 1, 1], [2, 1]], [1, 3])
+PAPER_BATCH = clicks_with([0, 0], [[0, 1, 1], [2, 1]], [1, 3])
 PAPER_GRADIENTS = {  # of user 0 and of items 0, 1, 2: slopes of 1/2, by 2 clicks
     "low_variance": (
         [0, (-1 - 1 - 1 - 3 - 3 * 1) / 2 / 2],
@@ -254,27 +119,6 @@ def test_adam_on_rows_is_torchs_adam_where_every_row_is_touched_at_every_step():
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-10, atol=0)
 
 
-def test_adam_on_rows_is_torchs_sparse_adam(monkeypatch):
-    # torch adds ε before the correction of the scale, we after it, as in the paper: left out here
-    monkeypatch.setattr(adam, "EPSILON", 0.0)
-    rng = np.random.default_rng(4)
-    ours = torch.tensor(rng.normal(size=(12, 3)))
-    theirs = ours.clone().requires_grad_()
-    optimiser = RowAdam(ours, learning_rate=0.01, weight_decay=0.0)
-    torchs = torch.optim.SparseAdam([theirs], lr=0.01, eps=1e-300)
-    late = 11  # a row that comes in the second half only
-    for number in range(1, 121):
-        touched = rng.permutation(12 if number > 60 else late)[: rng.integers(1, 6)]
-        rows, gradient = torch.tensor(touched), torch.tensor(rng.normal(size=(len(touched), 3)))
-        optimiser.step(rows, gradient, number=number)
-        theirs.grad = torch.sparse_coo_tensor(rows[None], gradient, (12, 3), check_invariants=True)
-        torchs.step()
-        if number == 60:
-            assert torch.equal(ours[late], theirs[late])
-    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-10, atol=0)
-    assert len(torch.unique(ours)) == ours.numel()  # all rows moved, each its own way
-
-
 # the validation pairs in parts
 
 
@@ -300,7 +144,7 @@ def exposure_moments(
     """(1 − β₁) times the gradients on α in the step after `steps` earlier ones."""
     engine = ReferenceEngine(
         objective,
-        Optimiser(RATE, 0.0, exposure_learning_rate=EXPOSURE_RATE, lookahead=ETA),
+        Optimiser(RATE, 0.0, exposure_learning_rate=0.02, lookahead=0.05),
         start(),
         exposure=POPULARITY,
         validation=validation,
@@ -310,7 +154,10 @@ def exposure_moments(
     engine.step(CLICKS)
     state = engine.state()
     assert state["steps"].tolist() == [steps + 1]
-    found = {name: state[f"{name}.first"] for name in RATES}
+    found = {
+        name: state[f"{name}.first"]
+        for name in ("exposure_user_factors", "gate_weight", "gate_bias")
+    }
     assert all(moment.any() for moment in found.values())
     return found
 
@@ -326,13 +173,6 @@ def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective(monke
     without_kernel = Loss(low_variance, low_variance_gradient)
     monkeypatch.setitem(losses.LOSSES, "without_kernel", without_kernel)
     assert type(build(Objective("without_kernel"), optimiser, factors)) is ReferenceEngine
-    mapped = start() | {"exposure_feature_weight": np.ones((2, DIM))}
-    del mapped["exposure_user_factors"]
-    learned = Objective("low_variance", "joint")
-    with_features = build(
-        learned, optimiser, mapped, exposure=POPULARITY, features=np.ones((N_USERS, 2))
-    )
-    assert type(with_features) is ReferenceEngine
     if not cuda.available():
         with pytest.raises(InputError, match="no CUDA card"):
             build(objective, optimiser, factors, name="cuda")

@@ -1,12 +1,10 @@
 """What every engine promises: the parameters of the reference, a state to restore, refusals."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from engine_problem import (
     BILEVEL,
     DIM,
@@ -37,15 +35,6 @@ from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, Loss
 
 fast = pytest.mark.parametrize("kind", FAST)
 every = pytest.mark.parametrize("kind", EVERY)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_torch_thread() -> Iterator[None]:
-    """On tables this small, several threads mostly wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # agreement
@@ -125,19 +114,6 @@ def test_a_training_can_take_very_many_steps(dtype: str) -> None:
         assert engine.state()["steps"].tolist() == [10**10 + 9]
         found.append(engine.parameters())
     assert distance(*found) < TOLERANCE[dtype]
-
-
-@every
-def test_rows_in_no_batch_stay_where_they_start(kind: type) -> None:
-    problem = random_problem(n=8 if INTERPRETED else 280)
-    engine = new_engine(kind, problem, BILEVEL)
-    engine.epoch(problem.samples, batch_size=120)
-    touched = problem.samples.users[0], problem.samples.items[0]
-    for name, table in engine.parameters().items():
-        if name.endswith("factors"):
-            row = touched[name.startswith("item")]
-            assert (table[-1] == problem.parameters[name][-1]).all()
-            assert (table[row] != problem.parameters[name][row]).all()
 
 
 @every

@@ -9,11 +9,7 @@ import pytest
 from unexposed.data.clicks import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
-from unexposed.experiments import spec as experiment
-from unexposed.experiments.data import open_data
-from unexposed.experiments.kinds import exposure_trend
 from unexposed.experiments.kinds.exposure_trend import ceiling, trend
-from unexposed.experiments.task import Task
 from unexposed.methods import make
 from unexposed.methods.umf import UMF
 from unexposed.model.model import Model
@@ -113,21 +109,3 @@ def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small
 
     assert reaches(best) == pytest.approx(highest, rel=1e-6)
     assert all(reaches(guess) < highest for guess in guesses)
-
-
-def test_body_is_the_trend_on_the_split_of_the_seed():
-    document = {
-        "kind": "exposure_trend",
-        "data": {"simulate": {"users": 60, "items": 30, "seed": 0}},
-        "options": {"iterations": 2},
-        "settings": {"epochs": 2, "dim": 4},
-        "methods": {"ubo": {}},
-    }
-    asked = experiment.parse(document, name="x", where="x.toml", studies=None)
-    method, data = asked.arms["ubo"].method, open_data(asked.data, asked.protocol)
-    found = exposure_trend.body(Task(asked, "ubo", method, 1, data))
-    truth = data.world.exposure
-    direct = trend(method, data.split(1), truth, iterations=2, seed=1, progress=Silent())
-    assert found["epochs"] == direct["epochs"]
-    assert len(found["iterations"]) == 3
-    assert 0 < found["facts"]["ceiling"] <= 1

@@ -50,7 +50,3 @@ def test_without_git_or_in_another_repository_the_commit_is_unknown(checkout, mo
     assert commit(".venv/lib/site-packages/unexposed") is None
     monkeypatch.setenv("PATH", "")
     assert commit("src/unexposed") is None
-
-
-def test_the_machine_of_a_run_without_a_gpu_is_the_cpu():
-    assert provenance.machine("cpu") == provenance.machine(None) != ""

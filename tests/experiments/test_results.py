@@ -38,15 +38,6 @@ def line(arm: str, seed: int) -> dict[str, object]:
     return {"arm": arm, "seed": seed}
 
 
-def test_lines_come_back_in_the_order_they_were_added(tmp_path):
-    path = tmp_path / "new" / "some.jsonl"
-    assert results.read_lines(path) == []
-    for seed in (2, 0, 1):
-        results.append_line(path, line("mf", seed))
-    assert results.read_lines(path) == [line("mf", 2), line("mf", 0), line("mf", 1)]
-    assert not results.is_torn(path)
-
-
 def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path):
     path = tmp_path / "some.jsonl"
     results.append_line(path, line("mf", 0))

@@ -10,9 +10,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.experiments.kinds import timing
-from unexposed.methods import METHODS
 from unexposed.progress import Silent
-from unexposed.settings import known
 
 
 class Clock:
@@ -50,19 +48,8 @@ def test_neither_getting_ready_nor_the_first_epoch_is_timed(small_world, monkeyp
     found = timed(method, small_world.clicks(0))
     assert found["epoch_seconds"] == [1, 2, 3]
     assert found["median"] == 2
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_that_learns_by_epochs_is_timed(name, small_world):
-    method = quick(name, engine="reference")
-    if "epochs" not in known(type(method)):
-        with pytest.raises(InputError, match=f"{name} does not learn by epochs"):
-            timed(method, small_world.clicks(0))
-        return
-    found = timed(method, small_world.clicks(0))
-    assert len(found["epoch_seconds"]) == 2
-    assert all(seconds > 0 for seconds in found["epoch_seconds"])
-    assert found["engine"] == getattr(method, "engine", "cpu")  # without engines: the CPU
+    with pytest.raises(InputError, match="popularity does not learn by epochs"):
+        timed(quick("popularity"), small_world.clicks(0))
 
 
 @pytest.mark.parametrize(

@@ -131,20 +131,6 @@ def test_a_clicked_pair_has_exactly_no_hypergradient():
         assert (gradient[~clicked] != 0).all()
 
 
-def test_clicks_alone_teach_the_exposure_model_nothing():
-    problem = random_problem(seed=1)
-    batch = problem.batch._replace(click=torch.ones_like(problem.batch.click))
-    gradients = hypergradient(  # m is computed inside: fails unless ωᵢ is detached in it
-        lambda omega, alpha: factor_loss(omega, batch, problem.exposure(alpha, omega[1])),
-        problem.validation_loss,
-        problem.omega,
-        problem.alpha,
-        lookahead=ETA,
-    )
-    for gradient in gradients:
-        assert (gradient == 0).all()
-
-
 def test_hypergradient_is_the_one_of_appendix_c():
     # u = 0, u₁ = 1, u₂ = 2; i = 0, i₁ = 1, i₂ = 2; the batch is the unclicked pair (u, i)
     generator = torch.Generator().manual_seed(2)
@@ -184,43 +170,34 @@ def test_an_unclicked_item_like_a_liked_one_was_probably_not_shown():
 
 
 @every_seed
-@pytest.mark.parametrize("carried", [True, False])  # into α, or by each pair
-def test_closed_form_is_autograd_is_differences(seed, carried):
+@pytest.mark.parametrize("by", ["exposure model", "pair", "batch"])
+def test_closed_form_is_autograd_is_differences(seed, by):
     problem = random_problem(seed)
+    m = problem.exposure(problem.alpha)
+    alpha = (m,) if by == "pair" else problem.alpha
 
-    def train_loss(omega, alpha):  # m is computed from ω itself, which gated() detaches
-        m = problem.exposure(alpha, omega[1]) if carried else alpha[0]
-        return factor_loss(omega, problem.batch, m)
+    def train_loss(omega, alpha):
+        if by == "pair":
+            return factor_loss(omega, problem.batch, alpha[0])
+        # on the batch, both steps see one m, taken at ω; otherwise gated() detaches ω in it
+        items = None if by == "batch" else omega[1]
+        return factor_loss(omega, problem.batch, problem.exposure(alpha, items))
 
     def after_step(alpha):
-        return problem.validation_loss(stepped(train_loss, problem.omega, alpha))
+        omega = stepped(train_loss, problem.omega, alpha)
+        return train_loss(omega, alpha) if by == "batch" else problem.validation_loss(omega)
 
-    m = problem.exposure(problem.alpha)
-    closed, alpha = (problem.closed_form(m),), (m,)
-    if carried:
-        closed, alpha = problem.carried(closed[0]), problem.alpha
-    general = hypergradient(
-        train_loss, problem.validation_loss, problem.omega, alpha, lookahead=ETA
-    )
+    if by == "batch":
+        on_pairs = factor_hypergradient_on_batch(*problem.omega, problem.batch, m, lookahead=ETA)
+        general = hypergradient_on_batch(train_loss, problem.omega, alpha, lookahead=ETA)
+    else:
+        on_pairs = problem.closed_form(m)
+        general = hypergradient(
+            train_loss, problem.validation_loss, problem.omega, alpha, lookahead=ETA
+        )
+    closed = (on_pairs,) if by == "pair" else problem.carried(on_pairs)
     assert_same(closed, general, error=1e-8)
     assert_same(closed, central(after_step, alpha), error=1e-6)
-
-
-@every_seed
-def test_closed_form_on_the_batch_is_autograd_is_differences(seed):
-    problem = random_problem(seed)
-
-    def train_loss(omega, alpha):  # one m for both steps, taken at ω
-        return factor_loss(omega, problem.batch, problem.exposure(alpha))
-
-    def after_step(alpha):
-        return train_loss(stepped(train_loss, problem.omega, alpha), alpha)
-
-    m = problem.exposure(problem.alpha)
-    on_pairs = factor_hypergradient_on_batch(*problem.omega, problem.batch, m, lookahead=ETA)
-    general = hypergradient_on_batch(train_loss, problem.omega, problem.alpha, lookahead=ETA)
-    assert_same(problem.carried(on_pairs), general, error=1e-8)
-    assert_same(general, central(after_step, problem.alpha), error=1e-6)
 
 
 def test_closed_form_is_finite_in_float32_where_exposure_is_one_and_logits_are_large():
@@ -235,38 +212,6 @@ def test_closed_form_is_finite_in_float32_where_exposure_is_one_and_logits_are_l
 
 
 # any differentiable model
-
-
-def random_network(seed: int, dim: int = 3, width: int = 4) -> Tensors:
-    generator = torch.Generator().manual_seed(seed)
-    shapes = [(6, dim), (5, dim), (2 * dim, width), (width,), (width,), (7,)]
-    return tuple(torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
-
-
-def network_loss(omega: Tensors, pairs: Pairs, exposure: Tensor) -> Tensor:
-    """A relevance model without a dot product; its last parameter is unused."""
-    users, items, weight, bias, last, _ = omega
-    row = torch.cat([users[pairs.users], items[pairs.items]], dim=1)
-    logit = torch.tanh(row @ weight + bias) @ last
-    return (pairs.weight * low_variance(logit, pairs.click, exposure)).sum()
-
-
-@every_seed
-def test_general_form_serves_a_network(seed):
-    problem, omega = random_problem(seed), random_network(seed)
-
-    def train_loss(omega, alpha):
-        return network_loss(omega, problem.batch, problem.exposure(alpha, omega[1]))
-
-    def validation_loss(omega):
-        shown = torch.ones_like(problem.validation.weight)
-        return network_loss(omega, problem.validation, shown)
-
-    def after_step(alpha):
-        return validation_loss(stepped(train_loss, omega, alpha))
-
-    general = hypergradient(train_loss, validation_loss, omega, problem.alpha, lookahead=ETA)
-    assert_same(general, central(after_step, problem.alpha), error=1e-6)
 
 
 def test_exposure_that_nothing_depends_on_gets_zeros():

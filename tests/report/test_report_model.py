@@ -10,16 +10,15 @@ from command import ended
 from report_world import check_self_contained
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_judged, read_titles
+from unexposed.data.read import read_judged
 from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, describe, protocol
 from unexposed.methods import METHODS, load, make
 from unexposed.model.recommender import Recommender
-from unexposed.report.page import LONGEST, Names, short
+from unexposed.report.page import LONGEST, Names
 from unexposed.report.pages import Given, model_document, write_model
 from unexposed.report.portrait import document as portrait
-from unexposed.report.portrait import relations
 from unexposed.report.portrait_tables import lead
 from unexposed.report.sampled import draw, never_shown, relevance_of
 from unexposed.report.tables import number, shown
@@ -68,14 +67,6 @@ def page(document, folder):
     return written(document, folder / "page.html")
 
 
-def test_the_log_is_counted_as_it_is(model, document):
-    clicks, log = model.clicks, document["log"]
-    assert (log["clicks"], log["users"], log["items"]) == (len(clicks), 120, 60)
-    top = np.sort(clicks.item_counts)[::-1][:6].sum() / len(clicks)
-    assert log["share_of_top_tenth"] == pytest.approx(top)
-    assert log["item_curve"]["clicks"][0] == clicks.item_counts.max()
-
-
 def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(model, sample):
     users = model.user_ids.values[sample.pair_users].tolist()
     items = model.item_ids.values[sample.pair_items].tolist()
@@ -85,18 +76,6 @@ def test_the_share_never_shown_is_bayes_rule_on_every_sampled_pair(model, sample
     bayes = (1 - m) / ((1 - m) + m * (1 - p))
     np.testing.assert_allclose(sample.unexposed, bayes, rtol=1e-4)
     assert not model.clicks.contain(sample.pair_users, sample.pair_items).any()
-
-
-def test_exposure_is_averaged_by_activity_of_the_user_and_clicks_of_the_item(model, sample):
-    groups = relations(model, sample)["by_popularity"]
-    assert [group["users"] for group in groups] == ["few clicks", "some clicks", "many clicks"]
-    activity = model.clicks.user_counts[sample.pair_users]
-    busy = activity > np.quantile(activity, 2 / 3)
-    rows = groups[2]["rows"]
-    assert sum(row["pairs"] for row in rows) == busy.sum()
-    mean = sum(row["pairs"] * row["exposure"] for row in rows) / busy.sum()
-    assert mean == pytest.approx(sample.exposure[busy].mean())
-    assert [row["clicks"] for row in rows] == sorted(row["clicks"] for row in rows)
 
 
 def test_a_posterior_exposure_is_not_conditioned_on_the_missing_click_again(small_world):
@@ -111,22 +90,6 @@ def test_the_sampled_lists_are_those_the_model_recommends(model, sample):
     np.testing.assert_array_equal(sample.lists, lists)
 
 
-def test_the_popular_list_leaves_out_what_the_user_clicked(model, sample):
-    counts = model.clicks.item_counts
-    for user, items in zip(sample.users.tolist(), sample.popular.tolist(), strict=True):
-        clicked = set(model.clicks.items[model.clicks.users == user].tolist())
-        left = sorted(set(range(60)) - clicked, key=lambda i: (-counts[i], i))
-        assert items == left[: len(items)]
-
-
-def test_lifted_and_lowered_items_are_the_extremes_of_the_difference(sample, document):
-    ours, popular = (np.bincount(x.ravel(), minlength=60) for x in (sample.lists, sample.popular))
-    gain = (ours - popular) / len(sample.users)
-    first, last = document["lifted"]["up"][0], document["lifted"]["down"][0]
-    assert first["recommended"] - first["popular"] == pytest.approx(gain.max())
-    assert last["recommended"] - last["popular"] == pytest.approx(gain.min())
-
-
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_judged_part_is_what_evaluate_says_under_any_protocol(folder, model, name):
     given = Given(judged=folder / "judged.csv", protocol=name)
@@ -136,18 +99,6 @@ def test_the_judged_part_is_what_evaluate_says_under_any_protocol(folder, model,
     headline = "dcg@3" if name == "ubo-ijcai22" else next(iter(expected["metrics"]))
     mean = number(expected["metrics"][headline]["mean"])
     assert lead(document)[-1].startswith(f"On judged items its {shown(headline)} is {mean} over ")
-
-
-def test_the_page_shows_the_judged_part_with_its_interval(document, page):
-    low, high = map(number, document["judged"]["metrics"]["dcg@3"]["ci95"])
-    assert f"<small>({low} … {high})</small>" in page
-    assert "Protocol <code>ubo-ijcai22</code>" in page
-
-
-def test_metrics_are_named_as_people_write_them():
-    names = ("dcg@3", "recall@10", "hit_rate@50", "snips_recall@10", "auc")
-    expected = ["DCG@3", "Recall@10", "Hit rate@50", "SNIPS recall@10", "AUC"]
-    assert [shown(name) for name in names] == expected
 
 
 def test_a_user_in_detail_shows_its_own_clicks_and_scores(model, document):
@@ -229,13 +180,6 @@ def test_hostile_ids_are_short_text_and_never_markup(hostile):
     assert "x" * LONGEST not in page
 
 
-def test_a_name_is_one_printable_line_of_bounded_length():
-    for raw in [*HOSTILE, 7, 2.5, ("a", 1), None]:
-        name = short(raw)
-        assert len(name) <= LONGEST
-        assert name.isprintable()
-
-
 def test_everything_clicked_leaves_a_page_without_pairs(tmp_path):
     users, items = np.nonzero(np.ones((4, 3)))
     clicks = Clicks.from_pairs(users, items, user_ids=Ids.range(4), item_ids=Ids.range(3))
@@ -254,14 +198,8 @@ def test_titles_take_the_place_of_ids_as_text(folder, tmp_path):
     page = written(document, tmp_path / "page.html")
     assert "Film &lt;" in page
     assert "Film <" not in page
-
-
-def test_titles_are_matched_by_id_and_may_lack_some(model, tmp_path):
-    (tmp_path / "t.csv").write_text("sku|called\n3|three\n999|none of ours\n")
-    found = read_titles(tmp_path / "t.csv", model, title="called", delimiter="|")
-    assert found == {3: "three"}
     with pytest.raises(InputError, match="no title column"):
-        read_titles(tmp_path / "t.csv", model, delimiter="|")
+        model_document(folder / "model", Given(titles=folder / "judged.csv"))
 
 
 def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsys):

@@ -6,7 +6,6 @@ import pytest
 
 from unexposed.report.drawing import draw
 from unexposed.report.look import INK, looks, swatch
-from unexposed.report.summary import known_as
 from unexposed.report.tables import (
     Cell,
     Table,
@@ -14,37 +13,30 @@ from unexposed.report.tables import (
     number,
     p_value,
     seconds,
+    shown,
     signed,
     spread,
 )
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("text", "expected"),
     [
-        (0.1234, ".123"),
-        (-0.5, "−.500"),
-        (1.0, "1.000"),
-        (-0.0001, ".000"),
-        (None, "–"),
-        (math.nan, "–"),
+        (number(0.1234), ".123"),
+        (number(-0.5), "−.500"),
+        (number(1.0), "1.000"),
+        (number(-0.0001), ".000"),
+        (number(math.nan), "–"),
+        (spread(0.9, 0.0123), ".900 ± .012"),
+        (signed(0.01), "+.010"),
+        (p_value(0.0001), "< .001"),
+        (seconds(0.0123), "12.3 ms"),
+        (seconds(600), "10.0 min"),
+        (shown("snips_recall@10"), "SNIPS recall@10"),
     ],
 )
-def test_a_number_has_three_decimals_and_no_leading_zero(value, text):
-    assert number(value) == text
-
-
-def test_a_spread_a_sign_and_a_p_value_read_as_papers_write_them():
-    assert spread(0.9, 0.0123) == ".900 ± .012"
-    assert (signed(0.01), signed(-0.01)) == ("+.010", "−.010")
-    assert (p_value(0.0001), p_value(0.04)) == ("< .001", ".040")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0123, "12.3 ms"), (1.5, "1.5 s"), (600, "10.0 min"), (9000, "2.5 h")]
-)
-def test_seconds_come_in_the_unit_people_would_say(value, text):
-    assert seconds(value) == text
+def test_numbers_read_as_papers_write_them(text, expected):
+    assert text == expected
 
 
 TABLE = Table(
@@ -73,13 +65,6 @@ def test_no_two_arms_of_a_page_look_alike_and_each_keeps_its_look():
     assert len({(a.colour, a.marker, a.dashes) for a in found.values()}) == len(arms)
     assert (found["arm 3"].title, found["arm 4"].title) == ("The third", "arm 4")
     assert all(a.colour in swatch(a) for a in found.values())
-
-
-def test_a_strategy_has_one_name():
-    assert known_as("bilevel", "ubo", "bilevel") == "ubo"
-    assert known_as("joint", "ubo", "joint") == "ubo-joint"
-    assert known_as("ubo-512", "ubo", "bilevel") == "ubo-512"
-    assert known_as("low_variance", None, None) == "low_variance"
 
 
 def test_a_panel_takes_the_colours_of_the_page_and_escapes_its_text():

@@ -67,15 +67,6 @@ def test_drawn_negatives_are_unclicked_and_as_popular_as_clicks_are():
     assert abs(drawn - 1 / 50).max() > 0.06  # which an even draw would not give
 
 
-def test_drawn_negatives_follow_the_seed():
-    def made(seed: int) -> list[tuple[int, int, bool]]:
-        rng = np.random.default_rng(seed)
-        return pairs(from_log(CLICKS, users=1.0, items=0, negatives="drawn", rng=rng))
-
-    assert made(1) == made(1)
-    assert any(made(1) != made(seed) for seed in range(2, 6))
-
-
 def test_random_traffic_can_take_its_place(small_world):
     judged = small_world.split(seed=0).judged
     assert len(from_random_traffic(judged)) == len(judged)

@@ -23,7 +23,6 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent, Tick
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training import checkpoint
-from unexposed.training import loop as training
 from unexposed.training.given import Side
 
 QUICK = BRIEF | {"negatives": 2, "snips_window": 2, "exposure_learning_rate": 0.01}
@@ -114,35 +113,6 @@ def test_a_training_with_side_information_resumes_and_another_side_is_refused(
     assert of(Side(exposure=exposure)) != of(Side(exposure=exposure * 0.5)) != of(Side())
 
 
-def test_the_best_epoch_and_the_patience_survive_a_kill(tmp_path):
-    qualities = [0.1, 0.5, 0.3, 0.2, 0.4, 0.9]
-
-    def train(progress: Silent) -> tuple[dict[str, Any], dict[str, Any]]:
-        state = {"done": np.zeros(1)}
-
-        def epoch() -> float:
-            state["done"] = state["done"] + 1
-            return 1.0
-
-        loop = training.Loop("x", 6, 3, lambda p: qualities[int(p["done"][0]) - 1])
-        return training.run(
-            loop,
-            epoch=epoch,
-            parameters=state.copy,
-            progress=progress,
-            memory=training.Memory.of("x", state, np.random.default_rng(0)),
-            checkpoint=checkpoint.Checkpoint(tmp_path / "kept", of={}, resume=True, every=0),
-        )
-
-    with pytest.raises(Killed):
-        train(Killer(4))
-    best, facts = train(Silent())
-    assert best["done"] == 2
-    assert facts["held_out"] == qualities[:5]
-    assert facts["ended"] == "no improvement in 3 epochs"
-    assert facts["resumed_at"] == [3]
-
-
 # Killed by the system
 
 LOG = "user,item\n" + "".join(
@@ -230,27 +200,29 @@ def resume(method: Any, *log: Clicks, folder: Path, **given: Any) -> Model:
     return method.fit(*log, checkpoint=folder, resume=True, progress=Silent(), **given)
 
 
-def changed(what: str, clicks: Clicks) -> tuple[Any, ...]:
-    """The log of `stopped` and its held-out clicks, with one thing changed."""
-    if what == "a click less":
-        return (clicks.pick(np.arange(len(clicks)) != 4),)
-    if what == "other counts":
-        return (replace(clicks, counts=clicks.counts + 1),)
-    if what == "other ids":
-        return (replace(clicks, item_ids=Ids.of([f"item {i}" for i in range(clicks.n_items)])),)
-    if what == "other held-out clicks":
-        train, held_out = clicks.hold_out(fraction=0.1, seed=0)
-        return train, held_out.pick(np.arange(3))
-    return (clicks,)
+def with_few_held_out(clicks: Clicks) -> tuple[Clicks, Clicks]:
+    train, held_out = clicks.hold_out(fraction=0.1, seed=0)
+    return train, held_out.pick(np.arange(3))
+
+
+LOGS = {
+    "the same": lambda clicks: (clicks,),
+    "a click less": lambda clicks: (clicks.pick(np.arange(len(clicks)) != 4),),
+    "other counts": lambda clicks: (replace(clicks, counts=clicks.counts + 1),),
+    "other ids": lambda clicks: (
+        replace(clicks, item_ids=Ids.of([f"item {i}" for i in range(clicks.n_items)])),
+    ),
+    "other held-out clicks": with_few_held_out,
+}
 
 
 @pytest.mark.parametrize(
     ("method", "settings", "given", "log", "difference"),
     [
-        ("mf", {"dim": 7}, {}, "", "dim was 6 and is now 7"),
-        ("mf", {}, {"seed": 1}, "", "the seed was 0 and is now 1"),
-        ("mf", {"engine": "reference"}, {}, "", "was CpuEngine and is now ReferenceEngine"),
-        ("umf", {}, {}, "", "the method was mf and is now umf"),
+        ("mf", {"dim": 7}, {}, "the same", "dim was 6 and is now 7"),
+        ("mf", {}, {"seed": 1}, "the same", "the seed was 0 and is now 1"),
+        ("mf", {"engine": "reference"}, {}, "the same", "was CpuEngine and is now ReferenceEngine"),
+        ("umf", {}, {}, "the same", "the method was mf and is now umf"),
         ("mf", {}, {}, "a click less", r"the log was [\d,]+ clicks .* and is now "),
         ("mf", {}, {}, "other counts", "the log was"),
         ("mf", {}, {}, "other ids", "the item ids was 60 .* and is now 60"),
@@ -263,7 +235,7 @@ def test_a_difference_to_the_killed_training_is_named(
     clicks, folder = stopped
     other = quick(method, **({"engine": "cpu"} | settings))
     with pytest.raises(InputError, match=f"cannot resume from .*kept: .*{difference}"):
-        resume(other, *changed(log, clicks), folder=folder, **given)
+        resume(other, *LOGS[log](clicks), folder=folder, **given)
 
 
 def test_ids_have_one_fingerprint_however_they_are_stored():

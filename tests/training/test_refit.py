@@ -84,9 +84,3 @@ def test_ctrl_c_before_the_second_training_has_an_epoch_keeps_the_first():
     first, facts = {"user_factors": np.ones(3)}, {"ended": training.COMPLETE, "best_epoch": 3}
     kept = training.refitted(first, facts, train, n_clicks=9)
     assert kept == (first, facts | {"ended": training.INTERRUPTED})
-
-
-def test_the_checkpoint_of_a_second_training_is_found_without_the_first(tmp_path):
-    assert not checkpoint.is_kept(tmp_path / "kept")
-    checkpoint.second_of(tmp_path / "kept").mkdir()
-    assert checkpoint.is_kept(tmp_path / "kept")

@@ -325,34 +325,23 @@ def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
     assert not (tmp_path / "study.json").exists()
 
 
-@pytest.fixture
-def full_at_the_end(monkeypatch):
-    """A disk that fills at the end of a trial."""
-
+def test_a_disk_that_fills_at_the_end_of_a_trial_is_one_sentence_even_in_a_worker(
+    clicks, tmp_path, monkeypatch, capfd
+):
     def optimize(*_, **__):
         try:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            no_space()
         finally:
             raise AssertionError("Should not reach.")  # as Optuna does
 
+    def together(task, clicks, trials, workers):  # in this process
+        search._worker(task, clicks, trials, 0)
+
     monkeypatch.setattr(optuna.study.Study, "optimize", optimize)
-
-
-def test_a_disk_that_fills_at_the_end_of_a_trial_is_one_sentence(clicks, tmp_path, full_at_the_end):
     with pytest.raises(InputError, match="study.journal.*No space left on device"):
         study(clicks, tmp_path)
-
-
-def test_a_disk_that_fills_under_a_worker_is_one_sentence(
-    clicks, tmp_path, full_at_the_end, monkeypatch, capfd
-):
-    from unexposed.tuning import search as tuning
-
-    def together(task, clicks, trials, workers):  # in this process
-        tuning._worker(task, clicks, trials, 0)
-
-    monkeypatch.setattr(tuning, "follow_parent", lambda: None)
-    monkeypatch.setattr(tuning, "_work_together", together)
+    monkeypatch.setattr(search, "follow_parent", lambda: None)
+    monkeypatch.setattr(search, "_work_together", together)
     with pytest.raises(SystemExit):
         study(clicks, tmp_path, workers=2)
     (line,) = capfd.readouterr().err.splitlines()

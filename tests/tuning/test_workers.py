@@ -1,6 +1,5 @@
 """Worker processes: Ctrl-C is for their parent."""
 
-import multiprocessing
 import signal
 from multiprocessing.context import SpawnProcess
 
@@ -12,23 +11,10 @@ from unexposed.experiments import spec as experiment
 from unexposed.methods import make
 from unexposed.progress import Silent
 from unexposed.tuning.search import tune
-from unexposed.tuning.workers import deaf_to_ctrl_c
 
 
 def blocked() -> set[int]:
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
-def test_a_process_that_starts_deaf_never_hears_ctrl_c_and_its_parent_does():
-    spawn = multiprocessing.get_context("spawn")
-    with deaf_to_ctrl_c():
-        process = spawn.Process(target=signal.raise_signal, args=(signal.SIGINT,))
-        process.start()
-    process.join()
-    assert process.exitcode == 0
-    with pytest.raises(KeyboardInterrupt), deaf_to_ctrl_c():
-        signal.raise_signal(signal.SIGINT)
-    assert signal.SIGINT not in blocked()
 
 
 @pytest.fixture
