@@ -5,6 +5,7 @@ import datetime
 import functools
 import gzip
 import io
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -71,9 +72,9 @@ def refusal(source: Any, *, read: Any = read_log, **settings: Any) -> str:
         read(source, **({} if read is read_ids else {"say": quiet}), **settings)
     sentence = str(caught.value)
     assert sentence.isprintable()
-    name = Path(source).name if isinstance(source, str | Path) else ("the frame", "the matrix")
-    assert any(n in sentence for n in ([name] if isinstance(name, str) else name))
-    assert caught.value.__cause__ is None
+    is_path = isinstance(source, str | Path)
+    names = [Path(source).name] if is_path else ["the frame", "the matrix"]
+    assert any(name in sentence for name in names)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return sentence
 
@@ -124,14 +125,10 @@ def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content
         pl.LazyFrame(LOG),
         pl.DataFrame(LOG, schema={"user": pl.Categorical, "item": pl.Enum(["y", "z", "x"])}),
         pd.DataFrame(LOG),
-        pd.DataFrame(LOG, dtype=object),
-        pd.DataFrame(LOG, dtype="category"),
-        pd.DataFrame(LOG, index=[7, 7, 8, 9]),
+        pd.DataFrame(LOG, dtype="category", index=[7, 7, 8, 9]),
         pa.table(LOG),
         LOG,
-        {name: tuple(column) for name, column in LOG.items()},
         {name: np.array(column) for name, column in LOG.items()},
-        {name: pl.Series(column) for name, column in LOG.items()},
         {name: pd.Series(column) for name, column in LOG.items()},
         {name: pa.array(column) for name, column in LOG.items()},
     ],
@@ -197,70 +194,48 @@ def test_text_ids_become_integers_only_if_nothing_is_lost(
     ("raw", "expected"),
     [
         (["7", "10"], ["10", "7"]),  # strings of a frame stay strings
-        ([10, 9], [9, 10]),
         ([np.int16(3), 2], [2, 3]),
         ([(2, "a"), (3, "a"), (1, "b")], [(1, "b"), (2, "a"), (3, "a")]),
-        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: as they first appear
-        ([2.5, 1.0], [1.0, 2.5]),
-        ([True, False], [False, True]),
+        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: in order of appearance
         ([2**70, 5], [5, 2**70]),
         ([b"b", b"a"], [b"a", b"b"]),
-        (DAYS[::-1], DAYS),
-        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate is no text, yet an id
+        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate cannot be encoded as UTF-8
     ],
 )
 def test_raw_ids_of_any_hashable_type_come_back(raw: list[Any], expected: list[Any]) -> None:
     objects = np.fromiter(raw, dtype=object, count=len(raw))
     columns = {"user": raw, "item": list(range(len(raw)))}
-    frame = pd.DataFrame({"user": pd.Series(objects, dtype=object), "item": columns["item"]})
-    for source in (columns, frame):
+    for source in (columns, pd.DataFrame({**columns, "user": pd.Series(objects, dtype=object)})):
         clicks = read_log(source, say=quiet)
         assert ids(clicks.user_ids) == expected
-        assert [type(i) for i in ids(clicks.user_ids)] == [type(e) for e in expected] or (
-            clicks.user_ids.are_integers
-        )
         assert pairs(clicks) == {(r, n): 1 for n, r in enumerate(raw)}
 
 
 @pytest.mark.parametrize(
-    ("series", "expected"),
+    ("column", "expected"),
     [
         (pl.Series([2.5, 1.0]), [1.0, 2.5]),
         (pl.Series([True, False]), [False, True]),
-        (pl.Series([2, 1], dtype=pl.UInt8), [1, 2]),
         (pl.Series([2**64 - 1, 1], dtype=pl.UInt64), [1, 2**64 - 1]),
         (pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])), ["a", "b"]),
         (pl.Series(DAYS[::-1]), DAYS),
+        (pd.array([2, 1], dtype="Int64"), [1, 2]),
+        (pd.Categorical([2, 1]), [1, 2]),
+        (np.array([2, 1], dtype=np.uint16), [1, 2]),
     ],
+    ids=lambda part: str(getattr(part, "dtype", "")),
 )
-def test_typed_ids_of_a_parquet_file_come_back(
-    tmp_path: Path, series: pl.Series, expected: list[Any]
-) -> None:
-    pl.DataFrame({"user": series, "item": [1, 2]}).write_parquet(tmp_path / "typed.parquet")
-    assert ids(read_log(tmp_path / "typed.parquet", say=quiet).user_ids) == expected
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.array([2, 1], dtype="Int64"),
-        pd.array([2, 1], dtype="int32[pyarrow]"),
-        pd.Categorical([2, 1]),
-        np.array([2, 1], dtype=np.uint16),
-    ],
-    ids=lambda column: str(column.dtype),
-)
-def test_integer_columns_of_pandas_become_int64(column: Any) -> None:
-    clicks = read_log(pd.DataFrame({"user": column, "item": ["a", "b"]}), say=quiet)
-    assert clicks.user_ids.are_integers
-    assert pairs(clicks) == {(2, "a"): 1, (1, "b"): 1}
-
-
-def test_quoted_line_ends_survive_a_large_file(folder: Path) -> None:
-    rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
-    with (folder / "large.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([("user", "item"), *rows])
-    assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
+def test_typed_ids_come_back(tmp_path: Path, column: Any, expected: list[Any]) -> None:
+    sources: list[Any] = [{"user": column, "item": [1, 2]}]
+    if isinstance(column, pl.Series):
+        sources.append(tmp_path / "typed.parquet")
+        pl.DataFrame(sources[0]).write_parquet(sources[1])
+    else:
+        sources.append(pd.DataFrame(sources[0]))
+    for source in sources:
+        clicks = read_log(source, say=quiet)
+        assert ids(clicks.user_ids) == expected
+        assert clicks.user_ids.are_integers == (expected == [1, 2])
 
 
 # Columns and ratings
@@ -288,20 +263,17 @@ def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> 
     assert said == [f"{path}: {taken}, every row is a click"]
 
 
-def test_columns_can_be_given(write: Any) -> None:
-    path = write("user,item,buyer,thing\n1,1,ada,x\n2,2,bob,y\n")
-    clicks = read_log(path, user="buyer", item="thing", say=quiet)
-    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "y"): 1}
-
-
-def test_a_column_name_is_never_read_as_a_pattern() -> None:
-    frame = pl.DataFrame({"^.*$": [1, 2], "*": [3, 4], "c": [5, 6]})
-    assert pairs(read_log(frame, user="^.*$", item="*", say=quiet)) == {(1, 3): 1, (2, 4): 1}
-
-
-def test_pandas_columns_may_have_names_that_are_no_text() -> None:
-    frame = pd.DataFrame([[1, "a"], [2, "b"]])
-    assert pairs(read_log(frame, user="0", item="1", say=quiet)) == {(1, "a"): 1, (2, "b"): 1}
+@pytest.mark.parametrize(
+    ("source", "user", "item"),
+    [
+        ({"user": [1, 2], "item": [1, 2], "buyer": [7, 8], "thing": ["a", "b"]}, "buyer", "thing"),
+        (pl.DataFrame({"^.*$": [7, 8], "*": ["a", "b"], "c": [5, 6]}), "^.*$", "*"),
+        (pd.DataFrame([[7, "a"], [8, "b"]]), "0", "1"),
+    ],
+    ids=["other names", "names like patterns", "names that are numbers"],
+)
+def test_columns_can_be_given(source: Any, user: str, item: str) -> None:
+    assert pairs(read_log(source, user=user, item=item, say=quiet)) == {(7, "a"): 1, (8, "b"): 1}
 
 
 RATED = "customer,sku,stars\nada,x,5\nbob,y,4\nbob,x,3.9\ncy,z,0\n"
@@ -322,26 +294,18 @@ def test_a_click_is_a_rating_of_at_least_the_threshold(write: Any) -> None:
 @pytest.mark.parametrize(
     "ratings",
     [
-        [5, 3],
-        [5.0, 3.0],
-        ["5", " 3 "],
-        [5, "3"],
-        np.array([5, 3], dtype=np.uint8),
-        pd.array([5, 3], dtype="Int64"),
-        pl.Series(["5", "3"], dtype=pl.Categorical),
-        pl.Series(["5", "3"]).cast(pl.Decimal(5, 1)),
+        [5, "4.1", " 3 "],
+        pd.array([5, 4.1, 3], dtype="Float64"),
+        np.array([5, 4.1, 3], dtype=np.float32),  # whose 4.1 is below 4.1 in double precision
+        pl.Series(["5", "4.1", "3"], dtype=pl.Categorical),
+        pl.Series(["5", "4.1", "3"]).cast(pl.Decimal(5, 1)),
     ],
     ids=str,
 )
 def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings: Any) -> None:
-    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
-    assert pairs(read_log(source, say=quiet)) == {("a", "x"): 1}
-
-
-def test_a_short_float_meets_a_threshold_written_the_same() -> None:
-    ratings = np.array([4.1, 4.0], dtype=np.float32)  # 4.1 is below 4.1 in double precision
-    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
-    assert pairs(read_log(source, threshold=4.1, say=quiet)) == {("a", "x"): 1}
+    source = {"user": ["a", "b", "c"], "item": ["x", "y", "z"], "rating": ratings}
+    clicks = read_log(source, threshold=4.1, say=quiet)
+    assert pairs(clicks) == {("a", "x"): 1, ("b", "y"): 1}
 
 
 def test_without_a_listener_the_columns_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -472,79 +436,66 @@ def test_a_bad_text_is_refused_with_its_line_and_the_cure(
     ("settings", "told"),
     [
         ({"item": "itme"}, "did you mean 'item'?"),
-        ({"threshold": 3}, "rating= (--rating)"),
+        ({"rating": "rating"}, "rating= (--rating)"),
         ({"user": "user", "item": "user"}, "give two columns"),
         ({"rating": "user"}, "user= and rating= both name 'user'"),
-        ({"rating": "item"}, "item= and rating= both name 'item'"),
-        ({"rating": "stars", "threshold": 6}, "stars ≥ 6, and none is; lower threshold="),
+        ({"rating": "count", "threshold": 6}, "count ≥ 6, and none is; lower threshold="),
+        *(
+            ({"delimiter": delimiter}, "must be one ASCII character")
+            for delimiter in ("", ",,", '"', "\n", "é")
+        ),
+        *(
+            ({"threshold": threshold}, "threshold must be a finite number of at least 0")
+            for threshold in (float("nan"), float("inf"), -1)
+        ),
+        ({"threshold": 3}, "rating= (--rating)"),
     ],
 )
-def test_settings_that_do_not_fit_the_columns_are_refused(
+def test_settings_that_do_not_fit_are_refused(
     write: Any, settings: dict[str, Any], told: str
 ) -> None:
-    stars = "stars" if settings.get("rating") == "stars" else "other"
-    assert told in refusal(write(f"user,item,{stars}\na,1,5\nb,2,4\n"), **settings)
-
-
-@pytest.mark.parametrize("delimiter", ["", ",,", '"', "\n", "é"])
-def test_an_impossible_delimiter_is_refused(write: Any, delimiter: str) -> None:
-    with pytest.raises(InputError, match="must be one ASCII character"):
-        read_log(write(CSV), delimiter=delimiter)
-
-
-@pytest.mark.parametrize("threshold", [float("nan"), float("inf"), -1])
-def test_an_impossible_threshold_is_refused(threshold: float) -> None:
-    with pytest.raises(InputError, match="threshold must be a finite number of at least 0"):
-        read_log(LOG, threshold=threshold)
-
-
-@pytest.mark.parametrize("value", ["good", "4,5", "", "5 stars", "x" * 100, "\x1b[31m", "true"])
-def test_a_rating_that_is_no_number_is_refused_with_its_line(write: Any, value: str) -> None:
-    sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
-    shown = value if len(value) <= 40 else value[:39] + "…"
-    shown = shown.replace("\x1b", "\\x1b")
-    assert f"line 4: the rating '{shown}' is not a number; correct it" in sentence
-
-
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e999"])
-def test_a_rating_that_is_not_finite_or_negative_is_refused(write: Any, value: str) -> None:
-    sentence = refusal(write(f"user,item,rating\na,x,5\nb,y,{value}\n"))
-    assert f"line 3: the rating '{value}' is not a finite number of at least 0" in sentence
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_log(write("user,item,count\na,1,5\nb,2,4\n"), say=quiet, **settings)
 
 
 @pytest.mark.parametrize(
-    "column",
+    ("value", "told"),
     [
-        ["a", None],
-        ["a", ""],
-        [1, None],
-        [1.5, float("nan")],
-        [(1,), None],
-        pd.Series(["a", None]),
-        pd.array([1, None], dtype="Int64"),
-        pd.Series([(1,), pd.NA], dtype=object),
-        pd.to_datetime(["2024-01-01", None]),
-        pd.Categorical(["a", None]),
-        np.array([1.5, np.nan]),
-        pl.Series([None, None]),
+        *((value, f"'{value}' is not a number; correct it") for value in ("4,5", "", "true")),
+        ("x" * 100, f"'{'x' * 39}…' is not a number"),
+        ("\x1b[31m", "'\\x1b[31m' is not a number"),
+        *(
+            (value, f"'{value}' is not a finite number of at least 0")
+            for value in ("nan", "-inf", "-1", "1e999")
+        ),
     ],
-    ids=str,
 )
-def test_a_missing_id_of_a_frame_is_refused_with_its_row(column: Any) -> None:
-    row = 0 if isinstance(column, pl.Series) else 1
-    for source in ({"user": column, "item": [1, 2]}, {"user": [1, 2], "item": column}):
-        assert f"the frame, row {row}: the id in column" in refusal(source)
-    if not isinstance(column, pl.Series):
-        frame = pd.DataFrame({"user": column, "item": [1, 2]})
-        assert "row 1: the id in column 'user'" in refusal(frame)
+def test_a_bad_rating_is_refused_with_its_line(write: Any, value: str, told: str) -> None:
+    sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
+    assert f"line 4: the rating {told}" in sentence
+
+
+MISSING = [
+    ["a", None],
+    ["a", ""],
+    [1.5, float("nan")],
+    [(1,), None],
+    pd.Series([(1,), pd.NA], dtype=object),
+    pd.array([1, None], dtype="Int64"),
+    pd.to_datetime(["2024-01-01", None]),
+    pd.Categorical(["a", None]),
+]
 
 
 FRAMES = [
+    *(
+        (source, "the frame, row 1: the id in column")
+        for column in MISSING
+        for source in ({"user": column, "item": [1, 2]}, pd.DataFrame({"u": [1, 2], "i": column}))
+    ),
     ({"user": [], "item": []}, "no rows"),
-    (pl.DataFrame(schema={"user": pl.String, "item": pl.String}), "no rows"),
     ({"a": [1], "b": [2]}, "there is 'a', 'b'"),
     (pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]), "two columns named 'user'"),
-    (pa.table([[1], [2]], names=["user", "user"]), "user"),
     ({"user": [1, 2], "item": [1]}, "differ in length"),
     ({"user": [1, 2], "item": [3, [4]]}, "row 1: the list in column 'item'"),
     (pl.DataFrame({"user": [1, 2], "item": [[3], [4]]}), "list"),
@@ -559,7 +510,7 @@ FRAMES = [
     (sp.csr_array([[1j, 0], [0, 1]]), "real numbers"),
     *(
         (sp.csr_array([[0, 1.0], [value, 0]]), f"holds {value} in row 1, column 0")
-        for value in (-1.0, np.nan, np.inf)
+        for value in (-1.0, np.nan)
     ),
 ]
 
@@ -569,12 +520,7 @@ def test_a_bad_frame_or_matrix_is_refused_with_its_row(source: Any, told: str) -
     assert told in refusal(source)
 
 
-def test_a_bad_row_of_a_parquet_file_is_named(write: Any) -> None:
-    path = write(parquet_bytes({"user": ["a", "b"], "item": [1, None]}), "clicks.parquet")
-    assert "row 1: the id in column 'item'" in refusal(path)
-
-
-@pytest.mark.parametrize("source", [5, None, [1, 2], b"clicks.csv"])
+@pytest.mark.parametrize("source", [None, [1, 2], b"clicks.csv"])
 def test_a_source_without_columns_is_refused(source: Any) -> None:
     with pytest.raises(InputError, match="give a path, a frame, a mapping of columns"):
         read_log(source)
@@ -590,40 +536,33 @@ def test_control_characters_in_names_are_escaped(write: Any) -> None:
     assert said == ["the frame: user = u\\nv, item = item, every row is a click"]
 
 
-@pytest.mark.parametrize("name", ["clicks.csv", "clicks.parquet", "clicks.csv.gz"])
-def test_an_empty_file_is_refused(write: Any, name: str) -> None:
-    assert "is empty" in refusal(write("", name))
-
-
-def test_a_damaged_file_is_refused(write: Any) -> None:
-    whole = parquet_bytes(LOG)
-    for content in (whole[:-1], whole[: len(whole) // 2], b"PAR1", CSV.encode()):
-        assert "may be damaged" in refusal(write(content, "clicks.parquet"))
-    whole = packed(CSV.encode())
-    for content in (whole[:-1], whole[:12], whole + b"more"):
-        assert "may be damaged" in refusal(write(content, "clicks.csv.gz"))
-    for at in range(10, len(whole)):  # after the header, where every bit counts
-        flipped = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
-        refusal(write(flipped, "clicks.csv.gz"))
-        refusal(write(whole[:at], "clicks.csv.gz"))
+PARQUET, PACKED = parquet_bytes(LOG), packed(CSV.encode())
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("name", "contents", "told"),
     [
-        (pl.exceptions.PanicException("called `Option::unwrap()`"), "polars gives up on it"),
-        (pl.exceptions.ComputeError("boom\nat line"), "boom"),
+        ("clicks.csv", [b""], "is empty"),
+        ("clicks.parquet", [b""], "is empty"),
+        ("clicks.parquet", [PARQUET[:-1], b"PAR1", CSV.encode()], "may be damaged"),
+        ("clicks.csv.gz", [PACKED[:-1], PACKED[:12], PACKED + b"more"], "may be damaged"),
+        (
+            "clicks.parquet",
+            [parquet_bytes({"user": ["a", "b"], "item": [1, None]})],
+            "row 1: the id in column 'item'",
+        ),
     ],
 )
-def test_an_error_of_polars_becomes_a_sentence(
-    write: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
+def test_a_bad_file_is_refused(write: Any, name: str, contents: list[bytes], told: str) -> None:
+    for content in contents:
+        assert told in refusal(write(content, name))
 
-    monkeypatch.setattr(pl.LazyFrame, "collect", fail)
-    for path in (write(CSV), write(parquet_bytes(LOG), "clicks.parquet")):
-        assert f"cannot be read ({told})" in refusal(path)
+
+def test_a_changed_or_missing_byte_of_a_gzip_file_is_noticed(write: Any) -> None:
+    for at in range(10, len(PACKED)):  # after the header, where every bit counts
+        flipped = PACKED[:at] + bytes([PACKED[at] ^ 0x55]) + PACKED[at + 1 :]
+        refusal(write(flipped, "clicks.csv.gz"))
+        refusal(write(PACKED[:at], "clicks.csv.gz"))
 
 
 # Any text at all
@@ -744,31 +683,14 @@ def test_a_quoted_file_is_read_as_pythons_csv_reads_it_or_refused(folder: Path, 
     assert [list(map(str, row)) for row in zip(*columns, strict=True)] == expected
 
 
-def test_ids_of_a_megabyte_come_back(write: Any) -> None:
+def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder: Path) -> None:
     long = ["x" * 1_000_000, 'é"' * 500_000, "a\n" * 500_000]
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([("user", "item"), *((t, t) for t in long)])
-    assert pairs(read_log(write(stream.getvalue()), say=quiet)) == {(t, t): 1 for t in long}
+    rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
+    rows += [(text, text) for text in long]
+    with (folder / "large.csv").open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([("user", "item"), *rows])
+    assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
     assert csv.field_size_limit() == 131072  # the caller's csv module is left alone
-
-
-@settings(max_examples=100)
-@given(body=rows_of_text)
-def test_judgements_read_from_any_text_are_what_the_csv_module_reads(
-    folder: Path, body: str
-) -> None:
-    raw = ["z", "a", "b", "7", "8", "y", "é", "user"]
-    trained = read_log({"user": raw, "item": raw}, say=quiet)
-    content = f"user,item,label\nz,y,1\na,b,0\n{body}".encode()
-    (folder / "judged.csv").write_bytes(content)
-    judgements = sentence_or(lambda: read_judged(folder / "judged.csv", trained, say=quiet))
-    if isinstance(judgements, str):
-        assert judgements.isprintable()
-        return
-    rows = read_by_the_csv_module(content, ["user", "item", "label"])
-    known = {(u, i) for u, i, _ in rows if u in raw and i in raw}
-    true = {(u, i) for u, i, label in rows if float(label.replace("true", "1")) == 1}
-    assert judged(judgements) == {pair: pair in true for pair in known}
 
 
 @settings(max_examples=100)
@@ -802,35 +724,22 @@ def judged(judgements: Judgements) -> dict[tuple[Any, Any], bool]:
 
 FIRST = {(10, "a"): True, (2, "b"): False}
 BOTH = "user,item,rating,label\n10,a,5,0\n2,b,1,1\n"
-
-
-@pytest.mark.parametrize("column", ["relevance", "Relevant", "label"])
-@pytest.mark.parametrize(
-    "values", [["1", "0"], ["true", "False"], ["1.0", "0.0"], ["TRUE", " false"]]
-)
-def test_relevance_is_read_from_zeros_and_ones(
-    write: Any, trained: Clicks, column: str, values: list[str]
-) -> None:
-    path = write(f"item,user,{column}\na,10,{values[0]}\nb,2,{values[1]}\n", "judged.csv")
-    said: list[str] = []
-    judgements = read_judged(path, trained, say=said.append)
-    assert judged(judgements) == FIRST
-    assert judgements.user_ids is trained.user_ids
-    assert judgements.item_ids is trained.item_ids
-    assert said == [f"{path}: user = user, item = item, relevant is {column} = 1"]
-
-
-@pytest.mark.parametrize("relevance", [[True, False], [1, 0], [1.0, 0.0], np.array([True, False])])
-def test_relevance_is_read_from_a_frame(trained: Clicks, relevance: Any) -> None:
-    source = {"user": [10, 2], "item": ["a", "b"], "relevance": relevance}
-    assert judged(read_judged(source, trained, say=quiet)) == FIRST
+RATED_PAIRS = "user,item,rating\n10,a,4\n2,b,3\n"
 
 
 @pytest.mark.parametrize(
     ("text", "threshold", "expected", "rule"),
     [
-        ("user,item,rating\n10,a,4\n2,b,3\n", None, FIRST, "rating ≥ 4"),
-        ("user,item,rating\n10,a,4\n2,b,3\n", 3, dict.fromkeys(FIRST, True), "rating ≥ 3"),
+        *(
+            (f"item,user,{column}\na,10,{yes}\nb,2,{no}\n", None, FIRST, f"{column} = 1")
+            for column, yes, no in (
+                ("relevance", "1", "0"),
+                ("Relevant", "TRUE", " false"),
+                ("label", "1.0", "0.0"),
+            )
+        ),
+        (RATED_PAIRS, None, FIRST, "rating ≥ 4"),
+        (RATED_PAIRS, 3, dict.fromkeys(FIRST, True), "rating ≥ 3"),
         (BOTH, None, {(10, "a"): False, (2, "b"): True}, "label = 1"),
         (BOTH, 4, FIRST, "rating ≥ 4"),
         ("user,item,label\n10,a,1\n2,b,0\n", 3, FIRST, "label = 1"),
@@ -840,7 +749,9 @@ def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
     write: Any, trained: Clicks, text: str, threshold: Any, expected: Any, rule: str
 ) -> None:
     path, said = write(text, "judged.csv"), list[str]()
-    assert judged(read_judged(path, trained, threshold=threshold, say=said.append)) == expected
+    judgements = read_judged(path, trained, threshold=threshold, say=said.append)
+    assert judged(judgements) == expected
+    assert judgements.user_ids is trained.user_ids
     assert said == [f"{path}: user = user, item = item, relevant is {rule}"]
 
 
@@ -859,22 +770,14 @@ def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: C
     [
         ([1, 2], ["1", "2"]),
         (["007", "7"], ["007", "7"]),
-        ([1.5, 2.0], ["1.5", "2.0"]),
-        ([True, False], ["True", "False"]),
+        ([1.5, True], ["1.5", "True"]),
         (DAYS, ["2024-01-01", "2024-02-01"]),
-        (["a", 7], ["a", "7"]),
     ],
 )
-def test_ids_of_any_type_are_found_by_how_they_print(
-    write: Any, raw: list[Any], texts: list[str]
-) -> None:
+def test_ids_of_any_type_are_found_by_how_they_print(raw: list[Any], texts: list[str]) -> None:
     trained = read_log({"user": raw, "item": raw}, say=quiet)
-    path = write(f"user,item,label\n{texts[0]},{texts[1]},1\n", "judged.csv")
-    for source in (path, {"user": [texts[0]], "item": [texts[1]], "label": [1]}):
-        assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
-
-
-NEEDED = "name it with relevance=, or a rating with rating= (--rating)"
+    source = {"user": [texts[0]], "item": [texts[1]], "label": [True]}
+    assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
 
 
 @pytest.mark.parametrize(
@@ -887,28 +790,23 @@ NEEDED = "name it with relevance=, or a rating with rating= (--rating)"
                 f"line 3: the label '{value}' is not 0 or 1; if it rates, give rating='label' "
                 "(--rating) and a threshold",
             )
-            for value in ("2", "0.5", "yes", "", "-1", "nan")
+            for value in ("2", "0.5", "yes", "", "nan")
         ),
-        ("user,item\n10,a\n", {}, NEEDED),
-        ("user,item\n10,a\n", {"threshold": 3}, NEEDED),
+        ("user,item\n10,a\n", {}, "name it with relevance=, or a rating with rating= (--rating)"),
         (
             "user,item,label\n99,a,1\n10,z,1\n",
             {},
             "left out 2 of 2 judged pairs: 1 unknown users, 1 unknown items; "
             "judge users and items of the training log",
         ),
+        (BOTH, {"relevance": "label", "threshold": 4}, "give one or the other"),
     ],
 )
 def test_bad_judgements_are_refused(
     write: Any, trained: Clicks, text: str, settings: dict[str, Any], told: str
 ) -> None:
-    path = write(text, "judged.csv")
-    assert told in refusal(path, read=read_judged, like=trained, **settings)
-
-
-def test_relevance_and_threshold_together_are_refused(write: Any, trained: Clicks) -> None:
-    with pytest.raises(InputError, match="give one or the other"):
-        read_judged(write(BOTH), trained, relevance="label", threshold=4)
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_judged(write(text, "judged.csv"), trained, say=quiet, **settings)
 
 
 def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
@@ -922,15 +820,12 @@ def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
 # Lists of ids
 
 
-KNOWN = Ids.of([1.5, DAYS[0], "a,b"])
-
-
 @pytest.mark.parametrize(
     ("text", "like", "expected"),
     [
         ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of([2, 10]), [10, 2, "007", -3]),
-        ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of(["a"]), ["10", "2", "007", "-3"]),
-        ("2024-01-01\na,b\n1.5\n", KNOWN, [DAYS[0], "a,b", 1.5]),
+        ("10\n2\n", Ids.of(["a"]), ["10", "2"]),
+        ("2024-01-01\na,b\n1.5\n", Ids.of([1.5, DAYS[0], "a,b"]), [DAYS[0], "a,b", 1.5]),
         # only look like integers
         *((text, Ids.of([1, 2]), [text]) for text in ("--5", "-", "9" * 5000, "٣", "1_0")),
     ],
@@ -941,8 +836,6 @@ def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(
     assert read_ids(write(text, "users.txt"), like) == expected
 
 
-def test_a_list_of_ids_is_refused_like_a_log(write: Any, tmp_path: Path) -> None:
-    like = Ids.of([1])
-    assert "holds no ids" in refusal(write(" \n\n", "users.txt"), read=read_ids, like_ids=like)
-    assert "line 2: byte 0x00" in refusal(write("1\n\0", "u.txt"), read=read_ids, like_ids=like)
-    assert "no such file" in refusal(tmp_path / "no.txt", read=read_ids, like_ids=like)
+@pytest.mark.parametrize(("text", "told"), [(" \n\n", "holds no ids"), ("1\n\0", "line 2: byte 0")])
+def test_a_list_of_ids_is_refused_like_a_log(write: Any, text: str, told: str) -> None:
+    assert told in refusal(write(text, "users.txt"), read=read_ids, like_ids=Ids.of([1]))
