@@ -46,8 +46,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_real_data_set_has_the_published_counts(
-    name: str, n_users: int, n_items: int, n_logged: int, n_random: int | None, n_clicks: int
-) -> None:
+    name, n_users, n_items, n_logged, n_random, n_clicks
+):
     data = real(name)
     assert len(data.logged) == n_logged
     assert (len(data.random) if data.random else None) == n_random
@@ -61,7 +61,7 @@ def test_a_real_data_set_has_the_published_counts(
 
 
 @pytest.mark.data
-def test_coat_has_features_and_movielens_titles() -> None:
+def test_coat_has_features_and_movielens_titles():
     coat, titles = real("coat"), real("ml_100k").item_titles
     assert coat.user_features is not None
     assert coat.item_features is not None
@@ -83,9 +83,7 @@ def write_amazon(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("end", ["", ",1383696000"])
-def test_amazon_ids_are_in_the_order_of_the_file_and_the_later_rating_counts(
-    tmp_path: Path, end: str
-) -> None:
+def test_amazon_ids_are_in_the_order_of_the_file_and_the_later_rating_counts(tmp_path, end):
     rows = ("zoe,B2,5.0", "abe,B1,3.0", "zoe,B1,1.0", "zoe,B2,2.0")
     folder = write_amazon(tmp_path, "".join(f"{row}{end}\n" for row in rows))
     ratings = DATASETS["amazon_cds"].read(folder).logged
@@ -102,7 +100,7 @@ def write_yahoo(folder: Path, train: str) -> Path:
     return folder
 
 
-def test_yahoo_users_and_songs_are_all_there_whether_rated_or_not(tmp_path: Path) -> None:
+def test_yahoo_users_and_songs_are_all_there_whether_rated_or_not(tmp_path):
     data = DATASETS["yahoo_r3"].read(write_yahoo(tmp_path, "1\t14\t5\n"))
     assert (len(data.logged.user_ids), len(data.logged.item_ids)) == (15_400, 1_000)
     assert (data.logged.users.tolist(), data.logged.items.tolist()) == ([0], [13])
@@ -144,9 +142,7 @@ def write_coat(folder: Path, row: str) -> Path:
         ("coat", write_coat, "", "got 289"),
     ],
 )
-def test_a_malformed_file_is_refused_with_its_line(
-    tmp_path: Path, name: str, write: Callable[[Path, str], Path], text: str, told: str
-) -> None:
+def test_a_malformed_file_is_refused_with_its_line(tmp_path, name, write, text, told):
     with pytest.raises(InputError, match=told):
         DATASETS[name].read(write(tmp_path, text))
 
@@ -155,8 +151,8 @@ def test_a_malformed_file_is_refused_with_its_line(
 
 
 def test_data_dir_comes_before_the_environment_and_that_before_the_cache(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cache, tmp_path, monkeypatch
+):
     assert locate("coat") is None
     (cache / "coat").mkdir(parents=True)
     assert locate("coat") == cache / "coat"
@@ -185,14 +181,14 @@ YAHOO = r"ask for R3 at https://webscope.sandbox.yahoo.com.* into \$UNEXPOSED_DA
         ("coat", "Coat is not here: allow the download"),
     ],
 )
-def test_a_data_set_that_is_not_here_says_how_to_get_it(cache: Path, name: str, told: str) -> None:
+def test_a_data_set_that_is_not_here_says_how_to_get_it(cache, name, told):
     with pytest.raises(InputError, match=told):
         load(name, download=False)
     assert not cache.exists()
 
 
 @pytest.mark.usefixtures("cache")
-def test_status_tells_all_without_reading_anything(tmp_path: Path) -> None:
+def test_status_tells_all_without_reading_anything(tmp_path):
     (tmp_path / "coat").mkdir()  # empty: reading it would fail
     rows = {row["name"]: row for row in status(tmp_path)}
     assert list(rows) == list(DATASETS)
@@ -296,9 +292,7 @@ def offer(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("inside", ["", "tiny-1/", "some/where/"])
-def test_a_zip_is_fetched_once_and_unpacked_whatever_folder_it_holds(
-    site: Site, offer: Callable[..., None], inside: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_zip_is_fetched_once_and_unpacked_whatever_folder_it_holds(site, offer, inside, capfd):
     offer("/t.zip")
     files = {f"{inside}deep/table.csv": TABLE, f"{inside}README": b"terms", "__MACOSX/x": b""}
     site.content["/t.zip"] = zipped(files)
@@ -322,9 +316,7 @@ def test_a_zip_is_fetched_once_and_unpacked_whatever_folder_it_holds(
         ("/unreachable.zip", None, "no connection, or it broke off"),
     ],
 )
-def test_a_failed_download_says_why_and_leaves_nothing(
-    site: Site, offer: Callable[..., None], path: str, content: bytes | None, said: str
-) -> None:
+def test_a_failed_download_says_why_and_leaves_nothing(site, offer, path, content, said):
     if "unreachable" in path:
         site.address = "http://127.0.0.1:1"  # a port that nobody listens on
     if content is not None:
@@ -340,9 +332,7 @@ def test_a_failed_download_says_why_and_leaves_nothing(
     assert list(site.cache.iterdir()) == []
 
 
-def test_a_file_without_a_published_checksum_must_stay_as_it_was_downloaded(
-    site: Site, offer: Callable[..., None]
-) -> None:
+def test_a_file_without_a_published_checksum_must_stay_as_it_was_downloaded(site, offer):
     offer("/table.csv", verified=False)
     site.content["/table.csv"] = TABLE
     for _ in range(2):
@@ -354,9 +344,7 @@ def test_a_file_without_a_published_checksum_must_stay_as_it_was_downloaded(
         load("tiny")
 
 
-def test_a_changed_or_missing_file_is_named_if_its_checksum_is_known(
-    site: Site, offer: Callable[..., None]
-) -> None:
+def test_a_changed_or_missing_file_is_named_if_its_checksum_is_known(site, offer):
     file = site.cache / "tiny-1" / "deep" / "table.csv"
     file.parent.mkdir(parents=True)
     file.write_bytes(CHANGED)

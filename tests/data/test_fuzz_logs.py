@@ -72,7 +72,7 @@ def here(tmp_path, monkeypatch) -> Path:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("words", COMMANDS)
 @given(data=st.data())
-def test_a_command_ends_well_or_in_one_sentence(here, words, capfd, data) -> None:
+def test_a_command_ends_well_or_in_one_sentence(here, words, capfd, data):
     whole = COMMANDS[words]
     name = data.draw(st.sampled_from(sorted(whole)))
     # no digits: an experiment on a million users is not what is asked here

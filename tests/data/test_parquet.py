@@ -169,7 +169,7 @@ def test_the_trial_has_a_limit_on_time(here, monkeypatch):
         max_size=4,
     ),
 )
-def test_a_file_with_bytes_changed_is_read_or_refused(tmp_path_factory, whole, edits) -> None:
+def test_a_file_with_bytes_changed_is_read_or_refused(tmp_path_factory, whole, edits):
     content = bytearray(WHOLE[whole])
     for where, new, removed in edits:
         at = int(where * len(content))

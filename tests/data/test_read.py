@@ -23,7 +23,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unexposed.data.clicks import Clicks, Judgements
-from unexposed.data.delimited import Text
 from unexposed.data.ids import Ids
 from unexposed.data.read import read_ids, read_judged, read_log
 from unexposed.errors import InputError
@@ -93,14 +92,11 @@ def parquet_bytes(columns: dict[str, list[Any]]) -> bytes:
     [
         ("clicks.csv", CSV.encode()),
         ("clicks.CSV", CSV.encode()),
-        ("clicks.txt", CSV.encode()),
         ("clicks", CSV.encode()),
         ("clicks.tsv", CSV.replace(",", "\t").encode()),
         ("clicks.tab", CSV.replace(",", "\t").encode()),
         ("clicks.csv.gz", packed(CSV.encode())),
-        ("clicks.tsv.gz", packed(CSV.replace(",", "\t").encode())),
         ("clicks.parquet", parquet_bytes(LOG)),
-        ("clicks.pq", parquet_bytes(LOG)),
         ("crlf.csv", CSV.replace("\n", "\r\n").encode()),
         ("no newline at the end.csv", CSV.rstrip().encode()),
         ("byte order mark.csv", b"\xef\xbb\xbf" + CSV.encode()),
@@ -110,7 +106,7 @@ def parquet_bytes(columns: dict[str, list[Any]]) -> bytes:
         ("not packed.csv.gz", CSV.encode()),
     ],
 )
-def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content: bytes) -> None:
+def test_every_kind_of_file_gives_the_same_clicks(write, name, content):
     for path in (write(content, name), str(write(content, name))):
         clicks = read_log(path, say=quiet)
         assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
@@ -134,13 +130,13 @@ def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content
     ],
     ids=lambda frame: type(frame).__module__ + "." + type(frame).__name__,
 )
-def test_every_kind_of_frame_gives_the_same_clicks(frame: Any) -> None:
+def test_every_kind_of_frame_gives_the_same_clicks(frame):
     clicks = read_log(frame, say=quiet)
     assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
     assert ids(clicks.user_ids) == ["ada", "bob"]
 
 
-def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape() -> None:
+def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape():
     matrix = sp.coo_array(([2, 1, 0, 1], ([0, 0, 1, 2], [1, 1, 0, 0])), shape=(3, 3))
     clicks = read_log(matrix)
     assert pairs(clicks) == {(0, 1): 3, (2, 0): 1}  # repeats add up, an explicit zero is no click
@@ -149,7 +145,7 @@ def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape() -> None:
     assert matrix.nnz == 4  # the caller's matrix is left alone
 
 
-def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch() -> None:
+def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch():
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'torch']))\n"  # import raises
@@ -181,9 +177,7 @@ DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
         (["1_000", "1e3"], ["1_000", "1e3"]),
     ],
 )
-def test_text_ids_become_integers_only_if_nothing_is_lost(
-    write: Any, texts: list[str], expected: list[Any]
-) -> None:
+def test_text_ids_become_integers_only_if_nothing_is_lost(write, texts, expected):
     path = write("user,item\n" + "".join(f"{text},{n}\n" for n, text in enumerate(texts)))
     clicks = read_log(path, say=quiet)
     assert ids(clicks.user_ids) == expected
@@ -202,7 +196,7 @@ def test_text_ids_become_integers_only_if_nothing_is_lost(
         (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate cannot be encoded as UTF-8
     ],
 )
-def test_raw_ids_of_any_hashable_type_come_back(raw: list[Any], expected: list[Any]) -> None:
+def test_raw_ids_of_any_hashable_type_come_back(raw, expected):
     objects = np.fromiter(raw, dtype=object, count=len(raw))
     columns = {"user": raw, "item": list(range(len(raw)))}
     for source in (columns, pd.DataFrame({**columns, "user": pd.Series(objects, dtype=object)})):
@@ -225,7 +219,7 @@ def test_raw_ids_of_any_hashable_type_come_back(raw: list[Any], expected: list[A
     ],
     ids=lambda part: str(getattr(part, "dtype", "")),
 )
-def test_typed_ids_come_back(tmp_path: Path, column: Any, expected: list[Any]) -> None:
+def test_typed_ids_come_back(tmp_path, column, expected):
     sources: list[Any] = [{"user": column, "item": [1, 2]}]
     if isinstance(column, pl.Series):
         sources.append(tmp_path / "typed.parquet")
@@ -255,7 +249,7 @@ def test_typed_ids_come_back(tmp_path: Path, column: Any, expected: list[Any]) -
         ("user_id,userId,item", "user = user_id, item = item"),
     ],
 )
-def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> None:
+def test_columns_are_recognised_by_name(write, header, taken):
     said: list[str] = []
     n = header.count(",") + 1
     path = write(f"{header}\n{','.join('1' * n)}\n{','.join('2' * n)}\n")
@@ -272,14 +266,14 @@ def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> 
     ],
     ids=["other names", "names like patterns", "names that are numbers"],
 )
-def test_columns_can_be_given(source: Any, user: str, item: str) -> None:
+def test_columns_can_be_given(source, user, item):
     assert pairs(read_log(source, user=user, item=item, say=quiet)) == {(7, "a"): 1, (8, "b"): 1}
 
 
 RATED = "customer,sku,stars\nada,x,5\nbob,y,4\nbob,x,3.9\ncy,z,0\n"
 
 
-def test_a_click_is_a_rating_of_at_least_the_threshold(write: Any) -> None:
+def test_a_click_is_a_rating_of_at_least_the_threshold(write):
     said: list[str] = []
     path = write(RATED)
     assert pairs(read_log(path, say=said.append)) == {("ada", "x"): 1, ("bob", "y"): 1}
@@ -302,20 +296,14 @@ def test_a_click_is_a_rating_of_at_least_the_threshold(write: Any) -> None:
     ],
     ids=str,
 )
-def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings: Any) -> None:
+def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings):
     source = {"user": ["a", "b", "c"], "item": ["x", "y", "z"], "rating": ratings}
     clicks = read_log(source, threshold=4.1, say=quiet)
     assert pairs(clicks) == {("a", "x"): 1, ("b", "y"): 1}
 
 
-def test_without_a_listener_the_columns_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="unexposed"):
-        read_log(LOG)
-    assert caplog.messages == ["the frame: user = user, item = item, every row is a click"]
-
-
 @pytest.mark.parametrize("delimiter", [";", "|", "\t", r"\t", " "])
-def test_any_delimiter_can_be_given(write: Any, delimiter: str) -> None:
+def test_any_delimiter_can_be_given(write, delimiter):
     path = write(CSV.replace(",", delimiter.replace(r"\t", "\t")))
     assert len(read_log(path, delimiter=delimiter, say=quiet)) == 3
 
@@ -330,16 +318,14 @@ def test_any_delimiter_can_be_given(write: Any, delimiter: str) -> None:
     ],
     ids=["columns without a name", "short rows", "many columns", "long"],
 )
-def test_odd_but_sound_files_are_read(write: Any, text: str) -> None:
+def test_odd_but_sound_files_are_read(write, text):
     assert len(read_log(write(text), say=quiet)) == 2
 
 
 # Refusals
 
 
-def test_a_path_that_cannot_be_read_is_refused(
-    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_cannot_be_read_is_refused(write, tmp_path, monkeypatch):
     assert "no such file" in refusal(tmp_path / "clicks.csv")
     assert "directory: give the path of a file" in refusal(tmp_path)
     assert "not a regular file" in refusal("/dev/null")
@@ -360,27 +346,18 @@ WIDE = ",".join(["user", "item", *(f"c{n}" for n in range(1_000_000))]) + "\na,b
 LONG = "x" * 1_000_000
 REFUSED: dict[str, list[str | bytes]] = {
     "only blank lines: write a header": ["\n\n\r\n"],
-    "no rows": ["user,item", "user,item\n", "user,item,rating\r\n\r\n"],
+    "no rows": ["user,item", "user,item,rating\r\n\r\n"],
     "delimiter=';' (--delimiter ';')": [CSV.replace(",", ";")],
     "delimiter='\\t' (--delimiter '\\t')": [CSV.replace(",", "\t")],
-    "delimiter='|' (--delimiter '|')": [CSV.replace(",", "|")],
     "did you mean 'usr'?): name it with user= (--user)": ["usr,item\n1,2\n"],
     "no user column in its header": ["1,5\n2,7\n"],
     "two columns named 'user': rename one": ["user,user,item\n1,2,3\n"],
-    "fewer than two users, which leaves nothing to learn: check that user= (--user)": [
-        "user,item\na,x\na,y\n"
-    ],
     "fewer than two items, which leaves nothing to learn: check that item= (--item)": [
         "user,item\na,x\nb,x\n"
     ],
-    "line 3: the id in column 'user' is missing; fill it in": [
-        "user,item\na,x\n,y\n",
-        "user,item\na,x\n,\nb,y\n",
-    ],
+    "line 3: the id in column 'user' is missing; fill it in": ["user,item\na,x\n,y\n"],
     "line 3: the id in column 'item' is missing; fill it in": [
-        "user,item\na,x\nb,\n",
-        "user,item\na,x\nb\n",
-        'user,item\na,x\nb,""\n',
+        f"user,item\na,x\nb{end}\n" for end in ("", ",", ',""')
     ],
     "line 4: the id in column 'item' is missing; fill it in": [
         "user,item\r\na,x\r\n\r\nb,\r\n",
@@ -391,7 +368,6 @@ REFUSED: dict[str, list[str | bytes]] = {
         'user,item\n"a\n\nb",x\nb,\n',
     ],
     "line 2: byte 0x00": [b"user,item\na,\0\n"],
-    "line 3: byte 0xff": [b"user,item\na,x\n\xff,y\n"],
     "line 3: byte 0xc3": [b"user,item\na,x\nb,\xc3"],
     "line 300002: byte 0xff": [b"user,item\n" + b"a,x\n" * 300_000 + b"b,\xff\n"],
     "is not UTF-8 text; save the file as that": [CSV.encode("utf-16")],
@@ -400,8 +376,7 @@ REFUSED: dict[str, list[str | bytes]] = {
     "line 2: 4 fields, where the header has 3; quote a field": ['user,item,title\n"1\n",2,x,y\n'],
     "line 3: the quotes do not match": [
         *(f"user,item\nz,w\n{row}\nb,y\n" for row in ('"a,x', '"a"b,x', '5" disk,x', 'a,"x')),
-        *(f"user,item\nz,w\nb,{field}\n" for field in ('"a" ', '"a"b', '"" ""', '"a""')),
-        *(f"user,item\nz,w\n{field},x\n" for field in ('"a" ', '"" ""', '"a""')),
+        *(f"user,item\nz,w\nb,{field}\n" for field in ('"a" ', '"" ""', '"a""')),
         # polars would join these rows or fields
         'user,item,of\nz,y,x\n"a,b",11,tv 40"\n7,a,tv 40"\n9,b,c\n',
         'user,item,of\nz,y,x\n"33",tv 40","33"\n"33","","33"\n"z",tv 40",a\n',
@@ -409,10 +384,8 @@ REFUSED: dict[str, list[str | bytes]] = {
         f'user,item\nz,y\n"{LONG}"b,x\n',
     ],
     "line 3: a carriage return stands alone; end lines in a newline": [
-        f"user,item\nz,y\n{row}{end}"  # polars drops some of these and keeps others
-        for row in ("a\rb,x", "a\r,x", "\ra,x", "a,x\r", "a,x\r\r")
-        for end in ("", "\n", "\r\n")
-        if not f"{row}{end}".endswith("x\r\n")
+        f"user,item\nz,y\n{row}\n"  # polars drops some of these and keeps others
+        for row in ("a\rb,x", "a\r,x", "\ra,x", "a,x\r\r")
     ],
     "end lines with a newline": [CSV.replace("\n", "\r")],
     "has 1,000,002 columns, 10,000 at most": [WIDE],
@@ -420,9 +393,7 @@ REFUSED: dict[str, list[str | bytes]] = {
 
 
 @pytest.mark.parametrize("told", REFUSED)
-def test_a_bad_text_is_refused_with_its_line_and_the_cure(
-    write: Any, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_text_is_refused_with_its_line_and_the_cure(write, told, monkeypatch):
     if "columns, 10,000 at most" in told:
         monkeypatch.setattr(pl, "scan_csv", lambda *_, **__: pytest.fail("polars was given it"))
     for text in REFUSED[told]:
@@ -451,9 +422,7 @@ def test_a_bad_text_is_refused_with_its_line_and_the_cure(
         ({"threshold": 3}, "rating= (--rating)"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(
-    write: Any, settings: dict[str, Any], told: str
-) -> None:
+def test_settings_that_do_not_fit_are_refused(write, settings, told):
     with pytest.raises(InputError, match=re.escape(told)):
         read_log(write("user,item,count\na,1,5\nb,2,4\n"), say=quiet, **settings)
 
@@ -470,7 +439,7 @@ def test_settings_that_do_not_fit_are_refused(
         ),
     ],
 )
-def test_a_bad_rating_is_refused_with_its_line(write: Any, value: str, told: str) -> None:
+def test_a_bad_rating_is_refused_with_its_line(write, value, told):
     sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
     assert f"line 4: the rating {told}" in sentence
 
@@ -516,24 +485,22 @@ FRAMES = [
 
 
 @pytest.mark.parametrize(("source", "told"), FRAMES, ids=lambda part: str(part)[:30])
-def test_a_bad_frame_or_matrix_is_refused_with_its_row(source: Any, told: str) -> None:
+def test_a_bad_frame_or_matrix_is_refused_with_its_row(source, told):
     assert told in refusal(source)
 
 
 @pytest.mark.parametrize("source", [None, [1, 2], b"clicks.csv"])
-def test_a_source_without_columns_is_refused(source: Any) -> None:
+def test_a_source_without_columns_is_refused(source):
     with pytest.raises(InputError, match="give a path, a frame, a mapping of columns"):
         read_log(source)
 
 
-def test_control_characters_in_names_are_escaped(write: Any) -> None:
-    path = write("user,item\n", "a\n\x1b[31m.csv")
-    with pytest.raises(InputError) as caught:
-        read_log(path, say=quiet)
-    assert "a\\n\\x1b[31m.csv has no rows" in str(caught.value)
-    said: list[str] = []
-    read_log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv", say=said.append)
-    assert said == ["the frame: user = u\\nv, item = item, every row is a click"]
+def test_control_characters_in_names_are_escaped(write, caplog):
+    with pytest.raises(InputError, match=re.escape("a\\n\\x1b[31m.csv has no rows")):
+        read_log(write("user,item\n", "a\n\x1b[31m.csv"), say=quiet)
+    with caplog.at_level("INFO", logger="unexposed"):  # which hears it without say=
+        read_log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv")
+    assert caplog.messages == ["the frame: user = u\\nv, item = item, every row is a click"]
 
 
 PARQUET, PACKED = parquet_bytes(LOG), packed(CSV.encode())
@@ -553,12 +520,12 @@ PARQUET, PACKED = parquet_bytes(LOG), packed(CSV.encode())
         ),
     ],
 )
-def test_a_bad_file_is_refused(write: Any, name: str, contents: list[bytes], told: str) -> None:
+def test_a_bad_file_is_refused(write, name, contents, told):
     for content in contents:
         assert told in refusal(write(content, name))
 
 
-def test_a_changed_or_missing_byte_of_a_gzip_file_is_noticed(write: Any) -> None:
+def test_a_changed_or_missing_byte_of_a_gzip_file_is_noticed(write):
     for at in range(10, len(PACKED)):  # after the header, where every bit counts
         flipped = PACKED[:at] + bytes([PACKED[at] ^ 0x55]) + PACKED[at + 1 :]
         refusal(write(flipped, "clicks.csv.gz"))
@@ -596,7 +563,7 @@ def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = 
 
 
 LINE_ENDS_OF_OTHERS = ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"]  # to str.splitlines, not to CSV
-QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\"]
+QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\", 'tv 40"', 'tv "50', 'a "b" c', '"33",']
 PLAIN = [*"ab78,,\n;|\t #é<>", "\r", "\r\n", ",,", "😀", "שלום", "\ufeff", "user", "item"]
 pieces = st.sampled_from([*LINE_ENDS_OF_OTHERS, *QUOTED, *PLAIN, "\nu,i\n", "x" * 200])
 rows_of_text = st.lists(pieces, max_size=14).map("".join)
@@ -605,16 +572,15 @@ rows_of_text = st.lists(pieces, max_size=14).map("".join)
 odd_bytes = st.lists(st.sampled_from([*b'1a,\n"\r \0\xff\xc3\xa9\x1f\x8b']), max_size=30).map(bytes)
 
 
-@settings(max_examples=400)
+@settings(max_examples=600)
 @given(
     body=rows_of_text.map(str.encode) | odd_bytes,
     start=st.sampled_from(["", "\ufeff"]),
-    end=st.sampled_from(["\n", "\r\n"]),
+    header=st.sampled_from(["user,item\n", "user,item\r\n", "user,item,title\n"]),
 )
-def test_any_text_is_refused_or_read_as_the_csv_module_reads_it(
-    folder: Path, body: bytes, start: str, end: str
-) -> None:
-    content = f"{start}user,item{end}z,y\n".encode() + body
+@example(body=b'"33",a,tv 40"\n' * 2, start="", header="user,item,title\n")
+def test_any_text_is_refused_or_read_as_the_csv_module_reads_it(folder, body, start, header):
+    content = f"{start}{header}z,y\n".encode() + body
     (folder / "any.csv").write_bytes(content)
     clicks = sentence_or(lambda: read_log(folder / "any.csv", say=quiet))
     if isinstance(clicks, str):
@@ -641,8 +607,8 @@ awkward = st.text(
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
 def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
-    folder: Path, rows: list[tuple[str, str]], edits: list[Any], name: str, quoting: Any
-) -> None:
+    folder, rows, edits, name, quoting
+):
     delimiter = "\t" if "tsv" in name else ","
     stream = io.StringIO(newline="")
     csv.writer(stream, delimiter=delimiter, quoting=quoting).writerows([("user", "item"), *rows])
@@ -664,26 +630,7 @@ def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
     assert found == expected
 
 
-FIELDS = ["a", "7", 'tv 40"', 'tv "50', '"33"', '"a,b"', '""', 'a "b" c', '"x\ny"', '"say ""hi"""']
-
-
-@settings(max_examples=400)
-@given(rows=st.lists(st.tuples(*[st.sampled_from(FIELDS)] * 3), min_size=1, max_size=5))
-@example(rows=[('"33"', "a", 'tv 40"')] * 2)
-def test_a_quoted_file_is_read_as_pythons_csv_reads_it_or_refused(folder: Path, rows: Any) -> None:
-    text = "user,item,title\n" + "".join(",".join(row) + "\n" for row in rows)
-    path = folder / "quoted.csv"
-    path.write_text(text)
-    try:
-        table = Text(path, ",")
-        columns = [list(column) for column in table.take(table.columns)]
-    except InputError:
-        return
-    expected = list(csv.reader(io.StringIO(text, newline="")))[1:]
-    assert [list(map(str, row)) for row in zip(*columns, strict=True)] == expected
-
-
-def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder: Path) -> None:
+def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder):
     long = ["x" * 1_000_000, 'é"' * 500_000, "a\n" * 500_000]
     rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
     rows += [(text, text) for text in long]
@@ -695,7 +642,7 @@ def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder: Path
 
 @settings(max_examples=100)
 @given(content=st.binary(max_size=40) | rows_of_text.map(str.encode))
-def test_ids_read_from_any_bytes_are_its_lines(folder: Path, content: bytes) -> None:
+def test_ids_read_from_any_bytes_are_its_lines(folder, content):
     (folder / "ids.txt").write_bytes(content)
     found = sentence_or(lambda: read_ids(folder / "ids.txt", Ids.of(["a"])))
     if isinstance(found, str):
@@ -746,8 +693,8 @@ RATED_PAIRS = "user,item,rating\n10,a,4\n2,b,3\n"
     ],
 )
 def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
-    write: Any, trained: Clicks, text: str, threshold: Any, expected: Any, rule: str
-) -> None:
+    write, trained, text, threshold, expected, rule
+):
     path, said = write(text, "judged.csv"), list[str]()
     judgements = read_judged(path, trained, threshold=threshold, say=said.append)
     assert judged(judgements) == expected
@@ -755,7 +702,7 @@ def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
     assert said == [f"{path}: user = user, item = item, relevant is {rule}"]
 
 
-def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: Clicks) -> None:
+def test_unknown_users_and_items_are_left_out_and_counted(write, trained):
     rows = ["10,a,1", "99,a,1", "99,b,0", "98,z,1", "2,z,1", "2,y,0", "2,7,1"]
     path = write("user,item,label\n" + "\n".join(rows), "judged.csv")
     said: list[str] = []
@@ -774,7 +721,7 @@ def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: C
         (DAYS, ["2024-01-01", "2024-02-01"]),
     ],
 )
-def test_ids_of_any_type_are_found_by_how_they_print(raw: list[Any], texts: list[str]) -> None:
+def test_ids_of_any_type_are_found_by_how_they_print(raw, texts):
     trained = read_log({"user": raw, "item": raw}, say=quiet)
     source = {"user": [texts[0]], "item": [texts[1]], "label": [True]}
     assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
@@ -802,14 +749,12 @@ def test_ids_of_any_type_are_found_by_how_they_print(raw: list[Any], texts: list
         (BOTH, {"relevance": "label", "threshold": 4}, "give one or the other"),
     ],
 )
-def test_bad_judgements_are_refused(
-    write: Any, trained: Clicks, text: str, settings: dict[str, Any], told: str
-) -> None:
+def test_bad_judgements_are_refused(write, trained, text, settings, told):
     with pytest.raises(InputError, match=re.escape(told)):
         read_judged(write(text, "judged.csv"), trained, say=quiet, **settings)
 
 
-def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
+def test_a_matrix_of_judgements_keeps_its_explicit_zeros():
     trained = read_log(sp.csr_array([[1, 0], [0, 1]]))
     for values, threshold in (([1, 0], None), ([5, 3], 4)):
         matrix = sp.coo_array((values, ([0, 1], [1, 0])), shape=(2, 2))
@@ -830,12 +775,10 @@ def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
         *((text, Ids.of([1, 2]), [text]) for text in ("--5", "-", "9" * 5000, "٣", "1_0")),
     ],
 )
-def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(
-    write: Any, text: str, like: Ids, expected: list[Any]
-) -> None:
+def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(write, text, like, expected):
     assert read_ids(write(text, "users.txt"), like) == expected
 
 
 @pytest.mark.parametrize(("text", "told"), [(" \n\n", "holds no ids"), ("1\n\0", "line 2: byte 0")])
-def test_a_list_of_ids_is_refused_like_a_log(write: Any, text: str, told: str) -> None:
+def test_a_list_of_ids_is_refused_like_a_log(write, text, told):
     assert told in refusal(write(text, "users.txt"), read=read_ids, like_ids=Ids.of([1]))
