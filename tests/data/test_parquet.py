@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command import ended, unexposed
+from command import ended
 from unexposed import memory
 from unexposed.data import parquet
 from unexposed.data.clicks import Clicks
@@ -47,24 +47,10 @@ WHOLE = {
 }
 
 
-def flipped(whole: bytes, at: int, bit: int = 0) -> bytes:
-    damaged = bytearray(whole)
-    damaged[at] ^= 1 << bit
-    return bytes(damaged)
-
-
 def negative_counts(whole: bytes) -> list[bytes]:
     """The file with each count of N values in turn made negative, by its last bit."""
     places = [at for at in range(len(whole) - 8) if whole[at:].startswith(COUNT)]
-    return [flipped(whole, at) for at in places]
-
-
-def aborting() -> bytes:
-    """A file that ends polars with signal 6."""
-    buffer = io.BytesIO()
-    table = pl.DataFrame(COLUMNS).with_columns(rating=pl.lit("5"))
-    table.write_parquet(buffer, compression="uncompressed")
-    return negative_counts(buffer.getvalue())[0]
+    return [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
 
 
 def outcome(path: Path) -> Clicks | str:
@@ -79,13 +65,6 @@ def test_sound_files_of_every_make_are_read(name, tmp_path):
     path = tmp_path / "clicks.parquet"
     path.write_bytes(WHOLE[name])
     assert len(read_log(path, say=lambda _: None)) == N
-
-
-def test_a_file_without_rows_is_refused_as_such(tmp_path):
-    path = tmp_path / "empty.parquet"
-    pq.write_table(pa.table(COLUMNS).slice(0, 0), path)
-    with pytest.raises(InputError, match="has no rows"):
-        read_log(path, say=lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["polars, no compression", "arrow"])
@@ -118,8 +97,11 @@ COMMANDS = [
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("bad.parquet").write_bytes(aborting())
-    pl.DataFrame(COLUMNS).with_columns(rating=5).write_csv("good.csv")
+    rated = pl.DataFrame(COLUMNS).with_columns(rating=pl.lit("5"))
+    rated.write_csv("good.csv")
+    rated.write_parquet("bad.parquet", compression="uncompressed")
+    aborting, *_ = negative_counts(Path("bad.parquet").read_bytes())  # ends polars with signal 6
+    Path("bad.parquet").write_bytes(aborting)
     make("popularity").fit(read_log("good.csv", say=print)).save("model")
     return tmp_path
 
@@ -131,18 +113,10 @@ def test_every_command_refuses_it_with_one_sentence(here, words, capfd):
     assert ended(*words.split()) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    last = err.splitlines()[-1]
+    *others, last = err.splitlines()
     assert last.startswith("error: bad.parquet cannot be read (polars gives up on it)")
-    assert "panicked" not in err
+    assert not any("panicked" in line for line in others)
     assert sorted(here.rglob("*")) == before
-
-
-def test_a_command_shows_its_own_lines_only(here):
-    done = unexposed(*COMMANDS[0].split())
-    assert done.returncode == 2
-    *before, last = done.stderr.splitlines()
-    assert last.startswith("error: bad.parquet cannot be read")
-    assert all(line.startswith("bad.parquet: user = user") for line in before)
 
 
 def test_the_trial_has_a_limit_on_memory(tmp_path, monkeypatch):
