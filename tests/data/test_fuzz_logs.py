@@ -41,6 +41,7 @@ TABLES = {
     "odd.tsv": TABLE.write_csv(separator="\t", quote_style="always").encode(),
     "odd.parquet": parquet(),
     "odd.pq": parquet(compression="uncompressed", data_page_size=64),
+    "arrow.parquet": parquet(use_pyarrow=True, pyarrow_options={"data_page_version": "2.0"}),
 }
 IDS = {"odd.txt": b"u1\nu2\n5\n"}
 COMMANDS = {

@@ -78,16 +78,6 @@ def test_texts_give_what_an_array_of_them_would():
         texts[5]
 
 
-def test_a_few_ids_are_found_in_many_without_decoding_them(monkeypatch):
-    ids = stored(Ids.of([f"user {n:05}" for n in range(10_000)][::-1]))
-    read = []
-    encoded = Texts.encoded
-    monkeypatch.setattr(Texts, "encoded", lambda t, place: read.append(place) or encoded(t, place))
-    monkeypatch.setattr(Texts, "tolist", lambda t: pytest.fail("decoded them all"))
-    assert ids.index(["user 00017", "user 9", 17]).tolist() == [9982, -1, -1]
-    assert len(read) < 40
-
-
 @pytest.mark.parametrize(
     "damage", [{"run": np.full(4, 128, np.uint8)}, {"order": np.array([7, 8, 9], dtype=np.int32)}]
 )

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +166,6 @@ DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
         (["10", "9", "-1", "0"], [-1, 0, 9, 10]),
         (["7", "007"], ["007", "7"]),
         (["7", "+7"], ["+7", "7"]),
-        (["0", "-0"], ["-0", "0"]),
-        (["1", "1.0"], ["1", "1.0"]),
         (["1", " 1"], [" 1", "1"]),
         (["1", "9223372036854775807"], [1, 9223372036854775807]),
         (["1", "9223372036854775808"], ["1", "9223372036854775808"]),
@@ -241,9 +238,7 @@ def test_typed_ids_come_back(tmp_path, column, expected):
         ("user,item", "user = user, item = item"),
         ("userId,movieId", "user = userId, item = movieId"),
         ("Customer ID,Product-ID", "user = Customer ID, item = Product-ID"),
-        ("asin,UID", "user = UID, item = asin"),
         ("sku,visitor_id", "user = visitor_id, item = sku"),
-        ("u,i", "user = u, item = i"),
         ("uid,user_id,user,item", "user = user, item = item"),
         ("User,user,item", "user = user, item = item"),
         ("user_id,userId,item", "user = user_id, item = item"),
@@ -535,14 +530,6 @@ def test_a_changed_or_missing_byte_of_a_gzip_file_is_noticed(write):
 # Any text at all
 
 
-def sentence_or(read: Callable[[], Any]) -> Any:
-    """What was read, or the sentence it was refused with."""
-    try:
-        return read()
-    except InputError as error:
-        return str(error)
-
-
 def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = ",") -> Any:
     """How often each row of these columns comes, or None where the module finds the file invalid.
 
@@ -572,6 +559,17 @@ rows_of_text = st.lists(pieces, max_size=14).map("".join)
 odd_bytes = st.lists(st.sampled_from([*b'1a,\n"\r \0\xff\xc3\xa9\x1f\x8b']), max_size=30).map(bytes)
 
 
+def check_by_the_csv_module(path: Path, content: bytes, delimiter: str = ",") -> str | None:
+    """Check that the clicks of a file are those of the csv module, or return the refusal."""
+    try:
+        clicks = read_log(path, say=quiet)
+    except InputError as error:
+        return str(error)
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == read_by_the_csv_module(content, ["user", "item"], delimiter)
+    return None
+
+
 @settings(max_examples=600)
 @given(
     body=rows_of_text.map(str.encode) | odd_bytes,
@@ -582,12 +580,8 @@ odd_bytes = st.lists(st.sampled_from([*b'1a,\n"\r \0\xff\xc3\xa9\x1f\x8b']), max
 def test_any_text_is_refused_or_read_as_the_csv_module_reads_it(folder, body, start, header):
     content = f"{start}{header}z,y\n".encode() + body
     (folder / "any.csv").write_bytes(content)
-    clicks = sentence_or(lambda: read_log(folder / "any.csv", say=quiet))
-    if isinstance(clicks, str):
-        assert clicks.isprintable()
-        return
-    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
-    assert found == read_by_the_csv_module(content, ["user", "item"])
+    refused = check_by_the_csv_module(folder / "any.csv", content)
+    assert refused is None or refused.isprintable()
 
 
 awkward = st.text(
@@ -606,7 +600,7 @@ awkward = st.text(
     name=st.sampled_from(["edited.csv", "edited.tsv", "edited.csv.gz"]),
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
-def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
+def test_a_valid_file_is_read_and_one_with_bytes_changed_is_refused_or_read_as_it_stands(
     folder, rows, edits, name, quoting
 ):
     delimiter = "\t" if "tsv" in name else ","
@@ -617,17 +611,9 @@ def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
         at = int(where * len(content))
         content[at : at + removed] = new
     (folder / name).write_bytes(packed(bytes(content)) if name.endswith("gz") else content)
-    expected = read_by_the_csv_module(bytes(content), ["user", "item"], delimiter)
-    clicks = sentence_or(lambda: read_log(folder / name, say=quiet))
-    if isinstance(clicks, str):
-        assert clicks.isprintable()
-        several = expected is not None and all(
-            len(set(side)) > 1 for side in zip(*expected, strict=True)
-        )
-        assert edits or not several, clicks  # a valid log of several users and items is read
-        return
-    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
-    assert found == expected
+    refused = check_by_the_csv_module(folder / name, bytes(content), delimiter)
+    several = all(len(set(side)) > 1 for side in zip(*rows, strict=True))
+    assert edits or not several or refused is None
 
 
 def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder):
@@ -638,18 +624,6 @@ def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder):
         csv.writer(stream).writerows([("user", "item"), *rows])
     assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
     assert csv.field_size_limit() == 131072  # the caller's csv module is left alone
-
-
-@settings(max_examples=100)
-@given(content=st.binary(max_size=40) | rows_of_text.map(str.encode))
-def test_ids_read_from_any_bytes_are_its_lines(folder, content):
-    (folder / "ids.txt").write_bytes(content)
-    found = sentence_or(lambda: read_ids(folder / "ids.txt", Ids.of(["a"])))
-    if isinstance(found, str):
-        assert found.isprintable()
-        return
-    lines = content.decode("utf-8-sig").split("\n")
-    assert found == [line.rstrip("\r") for line in lines if line.strip()]
 
 
 # Judgements

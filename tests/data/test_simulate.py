@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import chi2
 
 from unexposed.data import simulate
-from unexposed.data.clicks import Clicks, Ratings
+from unexposed.data.clicks import Clicks, Ratings, Split
 from unexposed.data.datasets import load, locate
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import Factors, World, semi_synthetic, trim, world
@@ -22,6 +22,15 @@ def everyone(of: World) -> NDArray[np.int64]:
 
 def same_clicks(one: Clicks, other: Clicks) -> bool:
     return np.array_equal(one.keys, other.keys)
+
+
+def same_split(one: Split, other: Split) -> bool:
+    return (
+        same_clicks(one.train, other.train)
+        and same_clicks(one.held_out, other.held_out)
+        and np.array_equal(one.judged.items, other.judged.items)
+        and np.array_equal(one.judged.relevant, other.judged.relevant)
+    )
 
 
 def within_user_correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
@@ -81,23 +90,15 @@ def test_a_seed_gives_the_same_bits_and_another_one_other_clicks():
     ):
         np.testing.assert_array_equal(block, same)
         assert not np.array_equal(block, different)
-    assert same_clicks(one.clicks(5), again.clicks(5))
+    assert same_split(one.split(seed=5), again.split(seed=5))
     assert not same_clicks(one.clicks(5), one.clicks(6))
-    first, second = one.split(seed=5), again.split(seed=5)
-    assert same_clicks(first.train, second.train)
-    assert same_clicks(first.held_out, second.held_out)
-    np.testing.assert_array_equal(first.judged.items, second.judged.items)
-    np.testing.assert_array_equal(first.judged.relevant, second.judged.relevant)
 
 
 def test_a_draw_does_not_depend_on_the_size_of_the_blocks(monkeypatch):
     small = world(60, 41)
-    whole = small.split(seed=3)
+    split = small.split(seed=3)
     monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 7 * 41)
-    pieces = small.split(seed=3)
-    assert same_clicks(whole.train, pieces.train)
-    np.testing.assert_array_equal(whole.judged.items, pieces.judged.items)
-    np.testing.assert_array_equal(whole.judged.relevant, pieces.judged.relevant)
+    assert same_split(split, small.split(seed=3))
 
 
 def test_no_array_of_users_by_items_is_made(monkeypatch):
@@ -306,10 +307,8 @@ def test_semi_synthetic_refuses_impossible_settings(ratings, wrong):
 
 
 def test_too_few_ratings_are_refused():
-    none = np.empty(0, dtype=np.int32)
-    empty = Ratings(none, none, none.astype(np.float32), Ids.range(2), Ids.range(2))
     with pytest.raises(InputError, match="at least one rating"):
-        semi_synthetic(empty)
+        semi_synthetic(by_hand([]))
     with pytest.raises(InputError, match="no rating is by a user with 10"):
         trim(by_hand([(0, 0)]))
 
@@ -318,7 +317,7 @@ def test_too_few_ratings_are_refused():
 
 
 def by_hand(pairs: list[tuple[int, int]]) -> Ratings:
-    users, items = np.array(pairs, dtype=np.int32).T
+    users, items = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
     values = np.arange(len(pairs), dtype=np.float32)
     return Ratings(users, items, values, Ids.of("abcde"), Ids.of("vwxyz"))
 
@@ -326,38 +325,20 @@ def by_hand(pairs: list[tuple[int, int]]) -> Ratings:
 @pytest.mark.parametrize(
     ("pairs", "cut", "users", "items", "values"),
     [
-        pytest.param(
-            [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)],
-            {"min_user_ratings": 2, "min_item_ratings": 2},
-            "ac",
-            "vx",
-            [0, 2, 4, 5],
-            id="user b and item w are rare",
-        ),
-        pytest.param(
-            [(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)],
-            {"min_user_ratings": 2, "min_item_ratings": 2},
-            "ac",
-            "vw",
-            [0, 1, 3],
-            id="item v stays, though one of its two ratings is by the rare user b",
-        ),
-        pytest.param(
-            [(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2), (3, 3)],
-            {"min_user_ratings": 2, "min_item_ratings": 1, "n_users": 2, "n_items": 2},
-            "bc",
-            "wx",
-            [1, 2, 3],
-            id="user a is rare, and b and c are the first of the others",
-        ),
+        # user b and item w are rare
+        ([(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)], (2, 2, 9, 9), "ac", "vx", "0245"),
+        # item v stays: its ratings are counted before the rare user b is removed
+        ([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)], (2, 2, 9, 9), "ac", "vw", "013"),
+        # user a is rare; b and c are the first of the others
+        ([(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2)], (2, 1, 2, 2), "bc", "wx", "123"),
     ],
 )
 def test_trim_keeps_ratings_of_the_first_frequent_users_and_items(pairs, cut, users, items, values):
-    kept = trim(by_hand(pairs), **cut)
+    names = ("min_user_ratings", "min_item_ratings", "n_users", "n_items")
+    kept = trim(by_hand(pairs), **dict(zip(names, cut, strict=True)))
     assert (kept.user_ids, kept.item_ids) == (Ids.of(users), Ids.of(items))
-    assert kept.values.tolist() == values
-    given = dict(zip(range(len(pairs)), pairs, strict=True))
-    raw = [("abcde"[u], "vwxyz"[i]) for u, i in (given[v] for v in values)]
+    assert kept.values.tolist() == [int(value) for value in values]
+    raw = [("abcde"[u], "vwxyz"[i]) for u, i in (pairs[int(value)] for value in values)]
     assert [(users[u], items[i]) for u, i in zip(kept.users, kept.items, strict=True)] == raw
 
 

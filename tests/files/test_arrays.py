@@ -93,23 +93,11 @@ def test_a_header_longer_than_the_file_is_refused_before_it_is_read(length, tmp_
         mapped(tmp_path / "a")
 
 
-@given(cut=st.integers(0, 900), at=st.integers(0, 900), byte=st.integers(0, 255))
-def test_any_cut_is_refused_and_any_changed_byte_is_refused_or_found(
-    cut, at, byte, tmp_path_factory
-):
+@given(cut=st.integers(0, 900))
+def test_any_cut_is_refused(cut, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "cut"
-    header = write_arrays(path, ARRAYS)
+    write_arrays(path, ARRAYS)
     whole = path.read_bytes()
     path.write_bytes(whole[: min(cut, len(whole) - 1)])
     with pytest.raises(ValueError, match="header|bytes"):
         mapped(path)
-    changed = bytearray(whole)
-    changed[at] = byte
-    path.write_bytes(changed)
-    try:
-        arrays, checksums, found = mapped(path)
-        verify_arrays(arrays, checksums)
-    except ValueError:
-        return
-    if found == header:  # the caller compares the header's checksum
-        assert_same(arrays, ARRAYS)

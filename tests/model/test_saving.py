@@ -367,10 +367,6 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "edited": (edited('"seed": 0', '"seed": 1'), "model.json is damaged .*checksum"),
     "unknown method": (forged(method="magic"), "model.json is damaged .*no method 'magic'"),
-    "setting of another type": (
-        forged(method="mf", settings={"dim": "os.system('id')"}),
-        "model.json is damaged .*dim must be a whole number",
-    ),
     "a training without end": (
         forged(facts=TRAINED),
         "model.json is damaged .*cannot be 1000000000000",
