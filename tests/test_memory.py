@@ -110,15 +110,17 @@ def left(monkeypatch, *sizes: int) -> None:
 @pytest.mark.parametrize("name", ["log.csv", "log.csv.gz", "log.parquet"])
 def test_what_reading_takes_grows_with_the_rows_of_any_file(here, monkeypatch, name):
     left(monkeypatch, memory.RESERVE + (10 << 20))
-    for rows in (1_000, 1_000_000):
-        wide_log("log.parquet" if name == "log.parquet" else "log.csv", rows)
-        if name == "log.csv.gz":
-            Path(name).write_bytes(gzip.compress(Path("log.csv").read_bytes(), 1))
-        if rows == 1_000:
-            assert len(read_log(name, say=print)) > 900
-            continue
-        with pytest.raises(InputError, match=f"{name}: reading 1,000,00. .* here are 138 MiB; ask"):
-            read_log(name, say=print)
+    plain = name.removesuffix(".gz")
+
+    def read(rows: int) -> int:
+        wide_log(plain, rows)
+        if plain != name:
+            Path(name).write_bytes(gzip.compress(Path(plain).read_bytes(), 1))
+        return len(read_log(name, say=print))
+
+    assert read(1_000) > 900
+    with pytest.raises(InputError, match=f"{name}: reading 1,000,00. .* here are 138 MiB; ask"):
+        read(1_000_000)
 
 
 def test_ids_that_are_all_different_are_counted_before_they_are_held(here, monkeypatch):
@@ -141,16 +143,13 @@ def test_a_model_that_cannot_be_mapped_is_not_called_damaged(here, monkeypatch):
         load("model")
 
 
-def test_every_source_that_tells_is_asked_how_much_is_left(tmp_path, monkeypatch):
+def test_a_container_leaves_its_limit_less_what_it_cannot_give_back(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("1000000000\n")
     (tmp_path / "memory.current").write_text("900000000\n")
     (tmp_path / "memory.stat").write_text("anon 100\nactive_file 50000000\ninactive_file 1000\n")
     monkeypatch.setattr(memory, "_cgroup", lambda: tmp_path)
-    monkeypatch.setattr(memory, "_address_limit", lambda: 500 * GIB)
     found = {where: n for n, where, _ in memory._left()}
-    assert list(found) == ["`ulimit -v` leaves", "this machine has", "this container has"]
     assert found["this container has"] == 150_001_000
-    assert 490 * GIB < found["`ulimit -v` leaves"] < 500 * GIB
     (tmp_path / "memory.max").write_text("max\n")
     assert "this container has" not in {where for _, where, _ in memory._left()}
 

@@ -6,6 +6,7 @@ import pytest
 from unexposed import settings
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import parse_methods
+from unexposed.methods import make
 from unexposed.settings import setting
 
 
@@ -35,42 +36,36 @@ def test_a_value_out_of_bounds_or_type_is_refused_by_name(given, complaint):
         settings.check_values("some", Some(**given))
 
 
-def test_a_whole_number_serves_as_a_number():
-    some = Some(rate=2)
-    settings.check_values("some", some)
-    assert type(some.rate) is float
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [("size", "4", 4), ("rate", "1e-3", 1e-3), ("kind", "b", "b"), ("on", "False", False)],
 )
-def test_text_becomes_the_type_of_its_setting(name, text, value):
+def test_text_becomes_the_type_of_its_setting_and_a_whole_number_a_float(name, text, value):
     parsed = settings.parse_value("some", Some, name, text)
     assert parsed == value
     assert type(parsed) is type(value)
+    settings.check_values("some", whole := Some(rate=2))
+    assert type(whole.rate) is float
 
 
-def test_text_that_is_no_value_is_refused():
-    with pytest.raises(InputError, match="size must be a whole number, got '1.5'"):
-        settings.parse_value("some", Some, "size", "1.5")
-    with pytest.raises(InputError, match="has no setting 'sise'; did you mean 'size'"):
-        settings.parse_value("some", Some, "sise", "1")
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("size", "1.5", "size must be a whole number, got '1.5'"),
+        ("sise", "1", "has no setting 'sise'; did you mean 'size'"),
+    ],
+)
+def test_text_that_does_not_fit_a_setting_is_refused(name, text, complaint):
+    with pytest.raises(InputError, match=complaint):
+        settings.parse_value("some", Some, name, text)
 
 
-def test_an_assignment_reaches_every_method_that_has_the_setting():
-    made = parse_methods("popularity, mf,bpr", ["epochs=3", "bpr.dim=8"])
-    assert list(made) == ["popularity", "mf", "bpr"]
-    assert (made["mf"].epochs, made["bpr"].epochs) == (3, 3)
-    assert (made["mf"].dim, made["bpr"].dim) == (64, 8)
-
-
-def test_a_method_can_carry_settings_of_its_own_which_win():
-    made = parse_methods("ubo,ubo:strategy=joint:dim=4", ["dim=9"])
-    assert made["ubo"].strategy == "bilevel"
-    assert made["ubo"].dim == 9
-    assert made["ubo:strategy=joint:dim=4"].strategy == "joint"
-    assert made["ubo:strategy=joint:dim=4"].dim == 4
+def test_an_assignment_reaches_every_method_that_has_it_unless_the_method_carries_its_own():
+    made = parse_methods("popularity, mf,ubo:strategy=joint:dim=4", ["dim=9", "mf.epochs=3"])
+    assert list(made) == ["popularity", "mf", "ubo:strategy=joint:dim=4"]
+    assert (made["mf"].dim, made["mf"].epochs) == (9, 3)
+    ubo = made["ubo:strategy=joint:dim=4"]
+    assert (ubo.strategy, ubo.dim, ubo.epochs) == ("joint", 4, make("ubo").epochs)
 
 
 @pytest.mark.parametrize(

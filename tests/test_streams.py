@@ -14,7 +14,6 @@ import pytest
 from command import ended
 from unexposed.data.read import read_log
 from unexposed.methods import load, make
-from unexposed.progress import Lines, Tick
 
 LOG = "user,item\n" + "".join(f"u{n % 40},i{n * n % 31}\n" for n in range(900))
 FIT = "fit log.csv --method wmf --set epochs=3 --set dim=4 --out model"
@@ -28,30 +27,22 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def no_reader() -> Iterator[TextIO]:
-    """A stream whose reader has gone."""
-    read, write = os.pipe()
-    os.close(read)
-    stream = open(write, "w")  # noqa: SIM115
-    yield stream
-    with suppress(OSError):
-        stream.close()
-
-
-@pytest.fixture
-def full() -> Iterator[TextIO]:
-    """A stream to a full disk."""
+def streams() -> Iterator[dict[str, TextIO]]:
+    """Streams that cannot be written: to a full disk, and without a reader."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no device that is always full")
-    stream = open("/dev/full", "w")  # noqa: SIM115
-    yield stream
-    with suppress(OSError):
-        stream.close()
+    read, write = os.pipe()
+    os.close(read)
+    found = {"full": open("/dev/full", "w"), "no reader": open(write, "w")}  # noqa: SIM115
+    yield found
+    for stream in found.values():
+        with suppress(OSError):
+            stream.close()
 
 
-@pytest.mark.parametrize("stream", ["full", "no_reader"])
-def test_a_training_ends_well_though_nobody_hears_of_it(here, stream, request, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", request.getfixturevalue(stream))
+@pytest.mark.parametrize("stream", ["full", "no reader"])
+def test_a_training_ends_well_though_its_messages_are_lost(here, stream, streams, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", streams[stream])
     assert ended(*FIT.split()) == 0
     assert load("model").method.name == "wmf"
 
@@ -66,23 +57,16 @@ def test_a_training_ends_well_without_standard_error(here):
     ("stream", "code", "said"),
     [
         ("full", 2, "error: cannot write to standard output: No space left on device\n"),
-        (None, 2, "error: cannot write to standard output: it is closed\n"),
-        ("no_reader", 141, ""),
+        ("closed", 2, "error: cannot write to standard output: it is closed\n"),
+        ("no reader", 141, ""),
     ],
 )
 @pytest.mark.parametrize("command", ["recommend model -k 5", "doctor model --json"])
 def test_a_result_that_cannot_be_written_is_one_sentence(
-    here, stream, code, said, command, request, monkeypatch, capfd
+    here, stream, code, said, command, streams, monkeypatch, capfd
 ):
     make("popularity").fit(read_log("log.csv", say=print)).save("model")
     capfd.readouterr()
-    broken = stream and request.getfixturevalue(stream)
-    monkeypatch.setattr(sys, "stdout", broken)
+    monkeypatch.setattr(sys, "stdout", streams.get(stream))
     assert ended(*command.split()) == code
     assert capfd.readouterr() == ("", said)
-
-
-def test_progress_goes_on_without_its_stream(no_reader):
-    with Lines(no_reader, seconds=0) as told:
-        told.note("about to begin")
-        told(Tick("mf", 1, 2, 0.5, None, 1))

@@ -41,6 +41,7 @@ TABLES = {
     "odd.tsv": TABLE.write_csv(separator="\t", quote_style="always").encode(),
     "odd.parquet": parquet(),
     "odd.pq": parquet(compression="uncompressed", data_page_size=64),
+    "arrow.parquet": parquet(use_pyarrow=True, pyarrow_options={"data_page_version": "2.0"}),
 }
 IDS = {"odd.txt": b"u1\nu2\n5\n"}
 COMMANDS = {
@@ -72,7 +73,7 @@ def here(tmp_path, monkeypatch) -> Path:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("words", COMMANDS)
 @given(data=st.data())
-def test_a_command_ends_well_or_in_one_sentence(here, words, capfd, data) -> None:
+def test_a_command_ends_well_or_in_one_sentence(here, words, capfd, data):
     whole = COMMANDS[words]
     name = data.draw(st.sampled_from(sorted(whole)))
     # no digits: an experiment on a million users is not what is asked here

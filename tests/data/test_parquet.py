@@ -7,10 +7,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from command import ended, unexposed
+from command import ended
 from unexposed import memory
 from unexposed.data import parquet
 from unexposed.data.clicks import Clicks
@@ -38,33 +36,17 @@ def by_polars(**options: object) -> bytes:
 WHOLE = {
     "polars": by_polars(),
     "polars, no compression": by_polars(compression="uncompressed"),
-    "polars, many groups": by_polars(row_group_size=40),
     "polars, small pages": by_polars(data_page_size=64, statistics="full"),
     "arrow": by_arrow(),
     "arrow, second version": by_arrow(data_page_version="2.0", compression="zstd"),
-    "arrow, plain": by_arrow(use_dictionary=False, data_page_size=64, write_batch_size=8),
     "arrow, with an index": by_arrow(write_page_index=True, write_page_checksum=True),
 }
-
-
-def flipped(whole: bytes, at: int, bit: int = 0) -> bytes:
-    damaged = bytearray(whole)
-    damaged[at] ^= 1 << bit
-    return bytes(damaged)
 
 
 def negative_counts(whole: bytes) -> list[bytes]:
     """The file with each count of N values in turn made negative, by its last bit."""
     places = [at for at in range(len(whole) - 8) if whole[at:].startswith(COUNT)]
-    return [flipped(whole, at) for at in places]
-
-
-def aborting() -> bytes:
-    """A file that ends polars with signal 6."""
-    buffer = io.BytesIO()
-    table = pl.DataFrame(COLUMNS).with_columns(rating=pl.lit("5"))
-    table.write_parquet(buffer, compression="uncompressed")
-    return negative_counts(buffer.getvalue())[0]
+    return [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
 
 
 def outcome(path: Path) -> Clicks | str:
@@ -79,13 +61,6 @@ def test_sound_files_of_every_make_are_read(name, tmp_path):
     path = tmp_path / "clicks.parquet"
     path.write_bytes(WHOLE[name])
     assert len(read_log(path, say=lambda _: None)) == N
-
-
-def test_a_file_without_rows_is_refused_as_such(tmp_path):
-    path = tmp_path / "empty.parquet"
-    pq.write_table(pa.table(COLUMNS).slice(0, 0), path)
-    with pytest.raises(InputError, match="has no rows"):
-        read_log(path, say=lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["polars, no compression", "arrow"])
@@ -103,23 +78,20 @@ def test_a_negative_count_is_refused_and_the_process_lives(name, tmp_path, capfd
 
 COMMANDS = [
     "fit bad.parquet --method popularity --out other",
-    "update model bad.parquet --out other",
-    "recommend model --new-clicks bad.parquet",
     "recommend model --candidates bad.parquet",
     "evaluate model --judged bad.parquet",
-    "compare --train bad.parquet --judged good.csv --methods popularity",
-    "compare --train good.csv --judged bad.parquet --methods popularity",
-    "tune --train bad.parquet --methods mf --out other",
     "report model --titles bad.parquet --title user --out other.html",
-    "report model --judged bad.parquet --out other.html",
 ]
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("bad.parquet").write_bytes(aborting())
-    pl.DataFrame(COLUMNS).with_columns(rating=5).write_csv("good.csv")
+    rated = pl.DataFrame(COLUMNS).with_columns(rating=pl.lit("5"))
+    rated.write_csv("good.csv")
+    rated.write_parquet("bad.parquet", compression="uncompressed")
+    aborting, *_ = negative_counts(Path("bad.parquet").read_bytes())  # ends polars with signal 6
+    Path("bad.parquet").write_bytes(aborting)
     make("popularity").fit(read_log("good.csv", say=print)).save("model")
     return tmp_path
 
@@ -131,18 +103,10 @@ def test_every_command_refuses_it_with_one_sentence(here, words, capfd):
     assert ended(*words.split()) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    last = err.splitlines()[-1]
+    *others, last = err.splitlines()
     assert last.startswith("error: bad.parquet cannot be read (polars gives up on it)")
-    assert "panicked" not in err
+    assert not any("panicked" in line for line in others)
     assert sorted(here.rglob("*")) == before
-
-
-def test_a_command_shows_its_own_lines_only(here):
-    done = unexposed(*COMMANDS[0].split())
-    assert done.returncode == 2
-    *before, last = done.stderr.splitlines()
-    assert last.startswith("error: bad.parquet cannot be read")
-    assert all(line.startswith("bad.parquet: user = user") for line in before)
 
 
 def test_the_trial_has_a_limit_on_memory(tmp_path, monkeypatch):
@@ -158,23 +122,3 @@ def test_the_trial_has_a_limit_on_time(here, monkeypatch):
     monkeypatch.setattr(parquet, "SECONDS", 0)
     monkeypatch.setattr(parquet, "BYTES_A_SECOND", 1e15)
     assert "it takes more than 0 s" in str(outcome(Path("bad.parquet")))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    whole=st.sampled_from(sorted(WHOLE)),
-    edits=st.lists(
-        st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=4), st.integers(0, 4)),
-        min_size=1,
-        max_size=4,
-    ),
-)
-def test_a_file_with_bytes_changed_is_read_or_refused(tmp_path_factory, whole, edits) -> None:
-    content = bytearray(WHOLE[whole])
-    for where, new, removed in edits:
-        at = int(where * len(content))
-        content[at : at + removed] = new
-    path = tmp_path_factory.getbasetemp() / "fuzzed.parquet"
-    path.write_bytes(content or b"x")
-    found = outcome(path)
-    assert isinstance(found, Clicks) or found.isprintable()

@@ -5,10 +5,10 @@ import datetime
 import functools
 import gzip
 import io
+import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unexposed.data.clicks import Clicks, Judgements
-from unexposed.data.delimited import Text
 from unexposed.data.ids import Ids
 from unexposed.data.read import read_ids, read_judged, read_log
 from unexposed.errors import InputError
@@ -71,9 +70,9 @@ def refusal(source: Any, *, read: Any = read_log, **settings: Any) -> str:
         read(source, **({} if read is read_ids else {"say": quiet}), **settings)
     sentence = str(caught.value)
     assert sentence.isprintable()
-    name = Path(source).name if isinstance(source, str | Path) else ("the frame", "the matrix")
-    assert any(n in sentence for n in ([name] if isinstance(name, str) else name))
-    assert caught.value.__cause__ is None
+    is_path = isinstance(source, str | Path)
+    names = [Path(source).name] if is_path else ["the frame", "the matrix"]
+    assert any(name in sentence for name in names)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return sentence
 
@@ -92,14 +91,11 @@ def parquet_bytes(columns: dict[str, list[Any]]) -> bytes:
     [
         ("clicks.csv", CSV.encode()),
         ("clicks.CSV", CSV.encode()),
-        ("clicks.txt", CSV.encode()),
         ("clicks", CSV.encode()),
         ("clicks.tsv", CSV.replace(",", "\t").encode()),
         ("clicks.tab", CSV.replace(",", "\t").encode()),
         ("clicks.csv.gz", packed(CSV.encode())),
-        ("clicks.tsv.gz", packed(CSV.replace(",", "\t").encode())),
         ("clicks.parquet", parquet_bytes(LOG)),
-        ("clicks.pq", parquet_bytes(LOG)),
         ("crlf.csv", CSV.replace("\n", "\r\n").encode()),
         ("no newline at the end.csv", CSV.rstrip().encode()),
         ("byte order mark.csv", b"\xef\xbb\xbf" + CSV.encode()),
@@ -109,7 +105,7 @@ def parquet_bytes(columns: dict[str, list[Any]]) -> bytes:
         ("not packed.csv.gz", CSV.encode()),
     ],
 )
-def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content: bytes) -> None:
+def test_every_kind_of_file_gives_the_same_clicks(write, name, content):
     for path in (write(content, name), str(write(content, name))):
         clicks = read_log(path, say=quiet)
         assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
@@ -124,26 +120,22 @@ def test_every_kind_of_file_gives_the_same_clicks(write: Any, name: str, content
         pl.LazyFrame(LOG),
         pl.DataFrame(LOG, schema={"user": pl.Categorical, "item": pl.Enum(["y", "z", "x"])}),
         pd.DataFrame(LOG),
-        pd.DataFrame(LOG, dtype=object),
-        pd.DataFrame(LOG, dtype="category"),
-        pd.DataFrame(LOG, index=[7, 7, 8, 9]),
+        pd.DataFrame(LOG, dtype="category", index=[7, 7, 8, 9]),
         pa.table(LOG),
         LOG,
-        {name: tuple(column) for name, column in LOG.items()},
         {name: np.array(column) for name, column in LOG.items()},
-        {name: pl.Series(column) for name, column in LOG.items()},
         {name: pd.Series(column) for name, column in LOG.items()},
         {name: pa.array(column) for name, column in LOG.items()},
     ],
     ids=lambda frame: type(frame).__module__ + "." + type(frame).__name__,
 )
-def test_every_kind_of_frame_gives_the_same_clicks(frame: Any) -> None:
+def test_every_kind_of_frame_gives_the_same_clicks(frame):
     clicks = read_log(frame, say=quiet)
     assert pairs(clicks) == {("bob", "y"): 1, ("ada", "x"): 2, ("ada", "y"): 1}
     assert ids(clicks.user_ids) == ["ada", "bob"]
 
 
-def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape() -> None:
+def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape():
     matrix = sp.coo_array(([2, 1, 0, 1], ([0, 0, 1, 2], [1, 1, 0, 0])), shape=(3, 3))
     clicks = read_log(matrix)
     assert pairs(clicks) == {(0, 1): 3, (2, 0): 1}  # repeats add up, an explicit zero is no click
@@ -152,7 +144,7 @@ def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape() -> None:
     assert matrix.nnz == 4  # the caller's matrix is left alone
 
 
-def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch() -> None:
+def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch():
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'torch']))\n"  # import raises
@@ -174,8 +166,6 @@ DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
         (["10", "9", "-1", "0"], [-1, 0, 9, 10]),
         (["7", "007"], ["007", "7"]),
         (["7", "+7"], ["+7", "7"]),
-        (["0", "-0"], ["-0", "0"]),
-        (["1", "1.0"], ["1", "1.0"]),
         (["1", " 1"], [" 1", "1"]),
         (["1", "9223372036854775807"], [1, 9223372036854775807]),
         (["1", "9223372036854775808"], ["1", "9223372036854775808"]),
@@ -184,9 +174,7 @@ DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
         (["1_000", "1e3"], ["1_000", "1e3"]),
     ],
 )
-def test_text_ids_become_integers_only_if_nothing_is_lost(
-    write: Any, texts: list[str], expected: list[Any]
-) -> None:
+def test_text_ids_become_integers_only_if_nothing_is_lost(write, texts, expected):
     path = write("user,item\n" + "".join(f"{text},{n}\n" for n, text in enumerate(texts)))
     clicks = read_log(path, say=quiet)
     assert ids(clicks.user_ids) == expected
@@ -197,70 +185,48 @@ def test_text_ids_become_integers_only_if_nothing_is_lost(
     ("raw", "expected"),
     [
         (["7", "10"], ["10", "7"]),  # strings of a frame stay strings
-        ([10, 9], [9, 10]),
         ([np.int16(3), 2], [2, 3]),
         ([(2, "a"), (3, "a"), (1, "b")], [(1, "b"), (2, "a"), (3, "a")]),
-        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: as they first appear
-        ([2.5, 1.0], [1.0, 2.5]),
-        ([True, False], [False, True]),
+        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: in order of appearance
         ([2**70, 5], [5, 2**70]),
         ([b"b", b"a"], [b"a", b"b"]),
-        (DAYS[::-1], DAYS),
-        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate is no text, yet an id
+        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate cannot be encoded as UTF-8
     ],
 )
-def test_raw_ids_of_any_hashable_type_come_back(raw: list[Any], expected: list[Any]) -> None:
+def test_raw_ids_of_any_hashable_type_come_back(raw, expected):
     objects = np.fromiter(raw, dtype=object, count=len(raw))
     columns = {"user": raw, "item": list(range(len(raw)))}
-    frame = pd.DataFrame({"user": pd.Series(objects, dtype=object), "item": columns["item"]})
-    for source in (columns, frame):
+    for source in (columns, pd.DataFrame({**columns, "user": pd.Series(objects, dtype=object)})):
         clicks = read_log(source, say=quiet)
         assert ids(clicks.user_ids) == expected
-        assert [type(i) for i in ids(clicks.user_ids)] == [type(e) for e in expected] or (
-            clicks.user_ids.are_integers
-        )
         assert pairs(clicks) == {(r, n): 1 for n, r in enumerate(raw)}
 
 
 @pytest.mark.parametrize(
-    ("series", "expected"),
+    ("column", "expected"),
     [
         (pl.Series([2.5, 1.0]), [1.0, 2.5]),
         (pl.Series([True, False]), [False, True]),
-        (pl.Series([2, 1], dtype=pl.UInt8), [1, 2]),
         (pl.Series([2**64 - 1, 1], dtype=pl.UInt64), [1, 2**64 - 1]),
         (pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])), ["a", "b"]),
         (pl.Series(DAYS[::-1]), DAYS),
+        (pd.array([2, 1], dtype="Int64"), [1, 2]),
+        (pd.Categorical([2, 1]), [1, 2]),
+        (np.array([2, 1], dtype=np.uint16), [1, 2]),
     ],
+    ids=lambda part: str(getattr(part, "dtype", "")),
 )
-def test_typed_ids_of_a_parquet_file_come_back(
-    tmp_path: Path, series: pl.Series, expected: list[Any]
-) -> None:
-    pl.DataFrame({"user": series, "item": [1, 2]}).write_parquet(tmp_path / "typed.parquet")
-    assert ids(read_log(tmp_path / "typed.parquet", say=quiet).user_ids) == expected
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.array([2, 1], dtype="Int64"),
-        pd.array([2, 1], dtype="int32[pyarrow]"),
-        pd.Categorical([2, 1]),
-        np.array([2, 1], dtype=np.uint16),
-    ],
-    ids=lambda column: str(column.dtype),
-)
-def test_integer_columns_of_pandas_become_int64(column: Any) -> None:
-    clicks = read_log(pd.DataFrame({"user": column, "item": ["a", "b"]}), say=quiet)
-    assert clicks.user_ids.are_integers
-    assert pairs(clicks) == {(2, "a"): 1, (1, "b"): 1}
-
-
-def test_quoted_line_ends_survive_a_large_file(folder: Path) -> None:
-    rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
-    with (folder / "large.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([("user", "item"), *rows])
-    assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
+def test_typed_ids_come_back(tmp_path, column, expected):
+    sources: list[Any] = [{"user": column, "item": [1, 2]}]
+    if isinstance(column, pl.Series):
+        sources.append(tmp_path / "typed.parquet")
+        pl.DataFrame(sources[0]).write_parquet(sources[1])
+    else:
+        sources.append(pd.DataFrame(sources[0]))
+    for source in sources:
+        clicks = read_log(source, say=quiet)
+        assert ids(clicks.user_ids) == expected
+        assert clicks.user_ids.are_integers == (expected == [1, 2])
 
 
 # Columns and ratings
@@ -272,15 +238,13 @@ def test_quoted_line_ends_survive_a_large_file(folder: Path) -> None:
         ("user,item", "user = user, item = item"),
         ("userId,movieId", "user = userId, item = movieId"),
         ("Customer ID,Product-ID", "user = Customer ID, item = Product-ID"),
-        ("asin,UID", "user = UID, item = asin"),
         ("sku,visitor_id", "user = visitor_id, item = sku"),
-        ("u,i", "user = u, item = i"),
         ("uid,user_id,user,item", "user = user, item = item"),
         ("User,user,item", "user = user, item = item"),
         ("user_id,userId,item", "user = user_id, item = item"),
     ],
 )
-def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> None:
+def test_columns_are_recognised_by_name(write, header, taken):
     said: list[str] = []
     n = header.count(",") + 1
     path = write(f"{header}\n{','.join('1' * n)}\n{','.join('2' * n)}\n")
@@ -288,26 +252,23 @@ def test_columns_are_recognised_by_name(write: Any, header: str, taken: str) -> 
     assert said == [f"{path}: {taken}, every row is a click"]
 
 
-def test_columns_can_be_given(write: Any) -> None:
-    path = write("user,item,buyer,thing\n1,1,ada,x\n2,2,bob,y\n")
-    clicks = read_log(path, user="buyer", item="thing", say=quiet)
-    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "y"): 1}
-
-
-def test_a_column_name_is_never_read_as_a_pattern() -> None:
-    frame = pl.DataFrame({"^.*$": [1, 2], "*": [3, 4], "c": [5, 6]})
-    assert pairs(read_log(frame, user="^.*$", item="*", say=quiet)) == {(1, 3): 1, (2, 4): 1}
-
-
-def test_pandas_columns_may_have_names_that_are_no_text() -> None:
-    frame = pd.DataFrame([[1, "a"], [2, "b"]])
-    assert pairs(read_log(frame, user="0", item="1", say=quiet)) == {(1, "a"): 1, (2, "b"): 1}
+@pytest.mark.parametrize(
+    ("source", "user", "item"),
+    [
+        ({"user": [1, 2], "item": [1, 2], "buyer": [7, 8], "thing": ["a", "b"]}, "buyer", "thing"),
+        (pl.DataFrame({"^.*$": [7, 8], "*": ["a", "b"], "c": [5, 6]}), "^.*$", "*"),
+        (pd.DataFrame([[7, "a"], [8, "b"]]), "0", "1"),
+    ],
+    ids=["other names", "names like patterns", "names that are numbers"],
+)
+def test_columns_can_be_given(source, user, item):
+    assert pairs(read_log(source, user=user, item=item, say=quiet)) == {(7, "a"): 1, (8, "b"): 1}
 
 
 RATED = "customer,sku,stars\nada,x,5\nbob,y,4\nbob,x,3.9\ncy,z,0\n"
 
 
-def test_a_click_is_a_rating_of_at_least_the_threshold(write: Any) -> None:
+def test_a_click_is_a_rating_of_at_least_the_threshold(write):
     said: list[str] = []
     path = write(RATED)
     assert pairs(read_log(path, say=said.append)) == {("ada", "x"): 1, ("bob", "y"): 1}
@@ -322,36 +283,22 @@ def test_a_click_is_a_rating_of_at_least_the_threshold(write: Any) -> None:
 @pytest.mark.parametrize(
     "ratings",
     [
-        [5, 3],
-        [5.0, 3.0],
-        ["5", " 3 "],
-        [5, "3"],
-        np.array([5, 3], dtype=np.uint8),
-        pd.array([5, 3], dtype="Int64"),
-        pl.Series(["5", "3"], dtype=pl.Categorical),
-        pl.Series(["5", "3"]).cast(pl.Decimal(5, 1)),
+        [5, "4.1", " 3 "],
+        pd.array([5, 4.1, 3], dtype="Float64"),
+        np.array([5, 4.1, 3], dtype=np.float32),  # whose 4.1 is below 4.1 in double precision
+        pl.Series(["5", "4.1", "3"], dtype=pl.Categorical),
+        pl.Series(["5", "4.1", "3"]).cast(pl.Decimal(5, 1)),
     ],
     ids=str,
 )
-def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings: Any) -> None:
-    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
-    assert pairs(read_log(source, say=quiet)) == {("a", "x"): 1}
-
-
-def test_a_short_float_meets_a_threshold_written_the_same() -> None:
-    ratings = np.array([4.1, 4.0], dtype=np.float32)  # 4.1 is below 4.1 in double precision
-    source = {"user": ["a", "b"], "item": ["x", "y"], "rating": ratings}
-    assert pairs(read_log(source, threshold=4.1, say=quiet)) == {("a", "x"): 1}
-
-
-def test_without_a_listener_the_columns_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="unexposed"):
-        read_log(LOG)
-    assert caplog.messages == ["the frame: user = user, item = item, every row is a click"]
+def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings):
+    source = {"user": ["a", "b", "c"], "item": ["x", "y", "z"], "rating": ratings}
+    clicks = read_log(source, threshold=4.1, say=quiet)
+    assert pairs(clicks) == {("a", "x"): 1, ("b", "y"): 1}
 
 
 @pytest.mark.parametrize("delimiter", [";", "|", "\t", r"\t", " "])
-def test_any_delimiter_can_be_given(write: Any, delimiter: str) -> None:
+def test_any_delimiter_can_be_given(write, delimiter):
     path = write(CSV.replace(",", delimiter.replace(r"\t", "\t")))
     assert len(read_log(path, delimiter=delimiter, say=quiet)) == 3
 
@@ -366,16 +313,14 @@ def test_any_delimiter_can_be_given(write: Any, delimiter: str) -> None:
     ],
     ids=["columns without a name", "short rows", "many columns", "long"],
 )
-def test_odd_but_sound_files_are_read(write: Any, text: str) -> None:
+def test_odd_but_sound_files_are_read(write, text):
     assert len(read_log(write(text), say=quiet)) == 2
 
 
 # Refusals
 
 
-def test_a_path_that_cannot_be_read_is_refused(
-    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_cannot_be_read_is_refused(write, tmp_path, monkeypatch):
     assert "no such file" in refusal(tmp_path / "clicks.csv")
     assert "directory: give the path of a file" in refusal(tmp_path)
     assert "not a regular file" in refusal("/dev/null")
@@ -396,27 +341,18 @@ WIDE = ",".join(["user", "item", *(f"c{n}" for n in range(1_000_000))]) + "\na,b
 LONG = "x" * 1_000_000
 REFUSED: dict[str, list[str | bytes]] = {
     "only blank lines: write a header": ["\n\n\r\n"],
-    "no rows": ["user,item", "user,item\n", "user,item,rating\r\n\r\n"],
+    "no rows": ["user,item", "user,item,rating\r\n\r\n"],
     "delimiter=';' (--delimiter ';')": [CSV.replace(",", ";")],
     "delimiter='\\t' (--delimiter '\\t')": [CSV.replace(",", "\t")],
-    "delimiter='|' (--delimiter '|')": [CSV.replace(",", "|")],
     "did you mean 'usr'?): name it with user= (--user)": ["usr,item\n1,2\n"],
     "no user column in its header": ["1,5\n2,7\n"],
     "two columns named 'user': rename one": ["user,user,item\n1,2,3\n"],
-    "fewer than two users, which leaves nothing to learn: check that user= (--user)": [
-        "user,item\na,x\na,y\n"
-    ],
     "fewer than two items, which leaves nothing to learn: check that item= (--item)": [
         "user,item\na,x\nb,x\n"
     ],
-    "line 3: the id in column 'user' is missing; fill it in": [
-        "user,item\na,x\n,y\n",
-        "user,item\na,x\n,\nb,y\n",
-    ],
+    "line 3: the id in column 'user' is missing; fill it in": ["user,item\na,x\n,y\n"],
     "line 3: the id in column 'item' is missing; fill it in": [
-        "user,item\na,x\nb,\n",
-        "user,item\na,x\nb\n",
-        'user,item\na,x\nb,""\n',
+        f"user,item\na,x\nb{end}\n" for end in ("", ",", ',""')
     ],
     "line 4: the id in column 'item' is missing; fill it in": [
         "user,item\r\na,x\r\n\r\nb,\r\n",
@@ -427,7 +363,6 @@ REFUSED: dict[str, list[str | bytes]] = {
         'user,item\n"a\n\nb",x\nb,\n',
     ],
     "line 2: byte 0x00": [b"user,item\na,\0\n"],
-    "line 3: byte 0xff": [b"user,item\na,x\n\xff,y\n"],
     "line 3: byte 0xc3": [b"user,item\na,x\nb,\xc3"],
     "line 300002: byte 0xff": [b"user,item\n" + b"a,x\n" * 300_000 + b"b,\xff\n"],
     "is not UTF-8 text; save the file as that": [CSV.encode("utf-16")],
@@ -436,8 +371,7 @@ REFUSED: dict[str, list[str | bytes]] = {
     "line 2: 4 fields, where the header has 3; quote a field": ['user,item,title\n"1\n",2,x,y\n'],
     "line 3: the quotes do not match": [
         *(f"user,item\nz,w\n{row}\nb,y\n" for row in ('"a,x', '"a"b,x', '5" disk,x', 'a,"x')),
-        *(f"user,item\nz,w\nb,{field}\n" for field in ('"a" ', '"a"b', '"" ""', '"a""')),
-        *(f"user,item\nz,w\n{field},x\n" for field in ('"a" ', '"" ""', '"a""')),
+        *(f"user,item\nz,w\nb,{field}\n" for field in ('"a" ', '"" ""', '"a""')),
         # polars would join these rows or fields
         'user,item,of\nz,y,x\n"a,b",11,tv 40"\n7,a,tv 40"\n9,b,c\n',
         'user,item,of\nz,y,x\n"33",tv 40","33"\n"33","","33"\n"z",tv 40",a\n',
@@ -445,10 +379,8 @@ REFUSED: dict[str, list[str | bytes]] = {
         f'user,item\nz,y\n"{LONG}"b,x\n',
     ],
     "line 3: a carriage return stands alone; end lines in a newline": [
-        f"user,item\nz,y\n{row}{end}"  # polars drops some of these and keeps others
-        for row in ("a\rb,x", "a\r,x", "\ra,x", "a,x\r", "a,x\r\r")
-        for end in ("", "\n", "\r\n")
-        if not f"{row}{end}".endswith("x\r\n")
+        f"user,item\nz,y\n{row}\n"  # polars drops some of these and keeps others
+        for row in ("a\rb,x", "a\r,x", "\ra,x", "a,x\r\r")
     ],
     "end lines with a newline": [CSV.replace("\n", "\r")],
     "has 1,000,002 columns, 10,000 at most": [WIDE],
@@ -456,9 +388,7 @@ REFUSED: dict[str, list[str | bytes]] = {
 
 
 @pytest.mark.parametrize("told", REFUSED)
-def test_a_bad_text_is_refused_with_its_line_and_the_cure(
-    write: Any, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_text_is_refused_with_its_line_and_the_cure(write, told, monkeypatch):
     if "columns, 10,000 at most" in told:
         monkeypatch.setattr(pl, "scan_csv", lambda *_, **__: pytest.fail("polars was given it"))
     for text in REFUSED[told]:
@@ -472,79 +402,64 @@ def test_a_bad_text_is_refused_with_its_line_and_the_cure(
     ("settings", "told"),
     [
         ({"item": "itme"}, "did you mean 'item'?"),
-        ({"threshold": 3}, "rating= (--rating)"),
+        ({"rating": "rating"}, "rating= (--rating)"),
         ({"user": "user", "item": "user"}, "give two columns"),
         ({"rating": "user"}, "user= and rating= both name 'user'"),
-        ({"rating": "item"}, "item= and rating= both name 'item'"),
-        ({"rating": "stars", "threshold": 6}, "stars ≥ 6, and none is; lower threshold="),
+        ({"rating": "count", "threshold": 6}, "count ≥ 6, and none is; lower threshold="),
+        *(
+            ({"delimiter": delimiter}, "must be one ASCII character")
+            for delimiter in ("", ",,", '"', "\n", "é")
+        ),
+        *(
+            ({"threshold": threshold}, "threshold must be a finite number of at least 0")
+            for threshold in (float("nan"), float("inf"), -1)
+        ),
+        ({"threshold": 3}, "rating= (--rating)"),
     ],
 )
-def test_settings_that_do_not_fit_the_columns_are_refused(
-    write: Any, settings: dict[str, Any], told: str
-) -> None:
-    stars = "stars" if settings.get("rating") == "stars" else "other"
-    assert told in refusal(write(f"user,item,{stars}\na,1,5\nb,2,4\n"), **settings)
-
-
-@pytest.mark.parametrize("delimiter", ["", ",,", '"', "\n", "é"])
-def test_an_impossible_delimiter_is_refused(write: Any, delimiter: str) -> None:
-    with pytest.raises(InputError, match="must be one ASCII character"):
-        read_log(write(CSV), delimiter=delimiter)
-
-
-@pytest.mark.parametrize("threshold", [float("nan"), float("inf"), -1])
-def test_an_impossible_threshold_is_refused(threshold: float) -> None:
-    with pytest.raises(InputError, match="threshold must be a finite number of at least 0"):
-        read_log(LOG, threshold=threshold)
-
-
-@pytest.mark.parametrize("value", ["good", "4,5", "", "5 stars", "x" * 100, "\x1b[31m", "true"])
-def test_a_rating_that_is_no_number_is_refused_with_its_line(write: Any, value: str) -> None:
-    sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
-    shown = value if len(value) <= 40 else value[:39] + "…"
-    shown = shown.replace("\x1b", "\\x1b")
-    assert f"line 4: the rating '{shown}' is not a number; correct it" in sentence
-
-
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e999"])
-def test_a_rating_that_is_not_finite_or_negative_is_refused(write: Any, value: str) -> None:
-    sentence = refusal(write(f"user,item,rating\na,x,5\nb,y,{value}\n"))
-    assert f"line 3: the rating '{value}' is not a finite number of at least 0" in sentence
+def test_settings_that_do_not_fit_are_refused(write, settings, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_log(write("user,item,count\na,1,5\nb,2,4\n"), say=quiet, **settings)
 
 
 @pytest.mark.parametrize(
-    "column",
+    ("value", "told"),
     [
-        ["a", None],
-        ["a", ""],
-        [1, None],
-        [1.5, float("nan")],
-        [(1,), None],
-        pd.Series(["a", None]),
-        pd.array([1, None], dtype="Int64"),
-        pd.Series([(1,), pd.NA], dtype=object),
-        pd.to_datetime(["2024-01-01", None]),
-        pd.Categorical(["a", None]),
-        np.array([1.5, np.nan]),
-        pl.Series([None, None]),
+        *((value, f"'{value}' is not a number; correct it") for value in ("4,5", "", "true")),
+        ("x" * 100, f"'{'x' * 39}…' is not a number"),
+        ("\x1b[31m", "'\\x1b[31m' is not a number"),
+        *(
+            (value, f"'{value}' is not a finite number of at least 0")
+            for value in ("nan", "-inf", "-1", "1e999")
+        ),
     ],
-    ids=str,
 )
-def test_a_missing_id_of_a_frame_is_refused_with_its_row(column: Any) -> None:
-    row = 0 if isinstance(column, pl.Series) else 1
-    for source in ({"user": column, "item": [1, 2]}, {"user": [1, 2], "item": column}):
-        assert f"the frame, row {row}: the id in column" in refusal(source)
-    if not isinstance(column, pl.Series):
-        frame = pd.DataFrame({"user": column, "item": [1, 2]})
-        assert "row 1: the id in column 'user'" in refusal(frame)
+def test_a_bad_rating_is_refused_with_its_line(write, value, told):
+    sentence = refusal(write(f'user,item,rating\na,x,5\n\n"b\n",y,"{value}"\n'))
+    assert f"line 4: the rating {told}" in sentence
+
+
+MISSING = [
+    ["a", None],
+    ["a", ""],
+    [1.5, float("nan")],
+    [(1,), None],
+    pd.Series([(1,), pd.NA], dtype=object),
+    pd.array([1, None], dtype="Int64"),
+    pd.to_datetime(["2024-01-01", None]),
+    pd.Categorical(["a", None]),
+]
 
 
 FRAMES = [
+    *(
+        (source, "the frame, row 1: the id in column")
+        for column in MISSING
+        for source in ({"user": column, "item": [1, 2]}, pd.DataFrame({"u": [1, 2], "i": column}))
+    ),
     ({"user": [], "item": []}, "no rows"),
-    (pl.DataFrame(schema={"user": pl.String, "item": pl.String}), "no rows"),
     ({"a": [1], "b": [2]}, "there is 'a', 'b'"),
     (pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]), "two columns named 'user'"),
-    (pa.table([[1], [2]], names=["user", "user"]), "user"),
     ({"user": [1, 2], "item": [1]}, "differ in length"),
     ({"user": [1, 2], "item": [3, [4]]}, "row 1: the list in column 'item'"),
     (pl.DataFrame({"user": [1, 2], "item": [[3], [4]]}), "list"),
@@ -559,82 +474,60 @@ FRAMES = [
     (sp.csr_array([[1j, 0], [0, 1]]), "real numbers"),
     *(
         (sp.csr_array([[0, 1.0], [value, 0]]), f"holds {value} in row 1, column 0")
-        for value in (-1.0, np.nan, np.inf)
+        for value in (-1.0, np.nan)
     ),
 ]
 
 
 @pytest.mark.parametrize(("source", "told"), FRAMES, ids=lambda part: str(part)[:30])
-def test_a_bad_frame_or_matrix_is_refused_with_its_row(source: Any, told: str) -> None:
+def test_a_bad_frame_or_matrix_is_refused_with_its_row(source, told):
     assert told in refusal(source)
 
 
-def test_a_bad_row_of_a_parquet_file_is_named(write: Any) -> None:
-    path = write(parquet_bytes({"user": ["a", "b"], "item": [1, None]}), "clicks.parquet")
-    assert "row 1: the id in column 'item'" in refusal(path)
-
-
-@pytest.mark.parametrize("source", [5, None, [1, 2], b"clicks.csv"])
-def test_a_source_without_columns_is_refused(source: Any) -> None:
+@pytest.mark.parametrize("source", [None, [1, 2], b"clicks.csv"])
+def test_a_source_without_columns_is_refused(source):
     with pytest.raises(InputError, match="give a path, a frame, a mapping of columns"):
         read_log(source)
 
 
-def test_control_characters_in_names_are_escaped(write: Any) -> None:
-    path = write("user,item\n", "a\n\x1b[31m.csv")
-    with pytest.raises(InputError) as caught:
-        read_log(path, say=quiet)
-    assert "a\\n\\x1b[31m.csv has no rows" in str(caught.value)
-    said: list[str] = []
-    read_log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv", say=said.append)
-    assert said == ["the frame: user = u\\nv, item = item, every row is a click"]
+def test_control_characters_in_names_are_escaped(write, caplog):
+    with pytest.raises(InputError, match=re.escape("a\\n\\x1b[31m.csv has no rows")):
+        read_log(write("user,item\n", "a\n\x1b[31m.csv"), say=quiet)
+    with caplog.at_level("INFO", logger="unexposed"):  # which hears it without say=
+        read_log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv")
+    assert caplog.messages == ["the frame: user = u\\nv, item = item, every row is a click"]
 
 
-@pytest.mark.parametrize("name", ["clicks.csv", "clicks.parquet", "clicks.csv.gz"])
-def test_an_empty_file_is_refused(write: Any, name: str) -> None:
-    assert "is empty" in refusal(write("", name))
-
-
-def test_a_damaged_file_is_refused(write: Any) -> None:
-    whole = parquet_bytes(LOG)
-    for content in (whole[:-1], whole[: len(whole) // 2], b"PAR1", CSV.encode()):
-        assert "may be damaged" in refusal(write(content, "clicks.parquet"))
-    whole = packed(CSV.encode())
-    for content in (whole[:-1], whole[:12], whole + b"more"):
-        assert "may be damaged" in refusal(write(content, "clicks.csv.gz"))
-    for at in range(10, len(whole)):  # after the header, where every bit counts
-        flipped = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
-        refusal(write(flipped, "clicks.csv.gz"))
-        refusal(write(whole[:at], "clicks.csv.gz"))
+PARQUET, PACKED = parquet_bytes(LOG), packed(CSV.encode())
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("name", "contents", "told"),
     [
-        (pl.exceptions.PanicException("called `Option::unwrap()`"), "polars gives up on it"),
-        (pl.exceptions.ComputeError("boom\nat line"), "boom"),
+        ("clicks.csv", [b""], "is empty"),
+        ("clicks.parquet", [b""], "is empty"),
+        ("clicks.parquet", [PARQUET[:-1], b"PAR1", CSV.encode()], "may be damaged"),
+        ("clicks.csv.gz", [PACKED[:-1], PACKED[:12], PACKED + b"more"], "may be damaged"),
+        (
+            "clicks.parquet",
+            [parquet_bytes({"user": ["a", "b"], "item": [1, None]})],
+            "row 1: the id in column 'item'",
+        ),
     ],
 )
-def test_an_error_of_polars_becomes_a_sentence(
-    write: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
+def test_a_bad_file_is_refused(write, name, contents, told):
+    for content in contents:
+        assert told in refusal(write(content, name))
 
-    monkeypatch.setattr(pl.LazyFrame, "collect", fail)
-    for path in (write(CSV), write(parquet_bytes(LOG), "clicks.parquet")):
-        assert f"cannot be read ({told})" in refusal(path)
+
+def test_a_changed_or_missing_byte_of_a_gzip_file_is_noticed(write):
+    for at in range(10, len(PACKED)):  # after the header, where every bit counts
+        flipped = PACKED[:at] + bytes([PACKED[at] ^ 0x55]) + PACKED[at + 1 :]
+        refusal(write(flipped, "clicks.csv.gz"))
+        refusal(write(PACKED[:at], "clicks.csv.gz"))
 
 
 # Any text at all
-
-
-def sentence_or(read: Callable[[], Any]) -> Any:
-    """What was read, or the sentence it was refused with."""
-    try:
-        return read()
-    except InputError as error:
-        return str(error)
 
 
 def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = ",") -> Any:
@@ -657,7 +550,7 @@ def read_by_the_csv_module(content: bytes, columns: list[str], delimiter: str = 
 
 
 LINE_ENDS_OF_OTHERS = ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"]  # to str.splitlines, not to CSV
-QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\"]
+QUOTED = ['"', '""', '"a"', '","', '\n"', '",', "'", "\\", 'tv 40"', 'tv "50', 'a "b" c', '"33",']
 PLAIN = [*"ab78,,\n;|\t #é<>", "\r", "\r\n", ",,", "😀", "שלום", "\ufeff", "user", "item"]
 pieces = st.sampled_from([*LINE_ENDS_OF_OTHERS, *QUOTED, *PLAIN, "\nu,i\n", "x" * 200])
 rows_of_text = st.lists(pieces, max_size=14).map("".join)
@@ -666,23 +559,29 @@ rows_of_text = st.lists(pieces, max_size=14).map("".join)
 odd_bytes = st.lists(st.sampled_from([*b'1a,\n"\r \0\xff\xc3\xa9\x1f\x8b']), max_size=30).map(bytes)
 
 
-@settings(max_examples=400)
+def check_by_the_csv_module(path: Path, content: bytes, delimiter: str = ",") -> str | None:
+    """Check that the clicks of a file are those of the csv module, or return the refusal."""
+    try:
+        clicks = read_log(path, say=quiet)
+    except InputError as error:
+        return str(error)
+    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
+    assert found == read_by_the_csv_module(content, ["user", "item"], delimiter)
+    return None
+
+
+@settings(max_examples=600)
 @given(
     body=rows_of_text.map(str.encode) | odd_bytes,
     start=st.sampled_from(["", "\ufeff"]),
-    end=st.sampled_from(["\n", "\r\n"]),
+    header=st.sampled_from(["user,item\n", "user,item\r\n", "user,item,title\n"]),
 )
-def test_any_text_is_refused_or_read_as_the_csv_module_reads_it(
-    folder: Path, body: bytes, start: str, end: str
-) -> None:
-    content = f"{start}user,item{end}z,y\n".encode() + body
+@example(body=b'"33",a,tv 40"\n' * 2, start="", header="user,item,title\n")
+def test_any_text_is_refused_or_read_as_the_csv_module_reads_it(folder, body, start, header):
+    content = f"{start}{header}z,y\n".encode() + body
     (folder / "any.csv").write_bytes(content)
-    clicks = sentence_or(lambda: read_log(folder / "any.csv", say=quiet))
-    if isinstance(clicks, str):
-        assert clicks.isprintable()
-        return
-    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
-    assert found == read_by_the_csv_module(content, ["user", "item"])
+    refused = check_by_the_csv_module(folder / "any.csv", content)
+    assert refused is None or refused.isprintable()
 
 
 awkward = st.text(
@@ -701,9 +600,9 @@ awkward = st.text(
     name=st.sampled_from(["edited.csv", "edited.tsv", "edited.csv.gz"]),
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
-def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
-    folder: Path, rows: list[tuple[str, str]], edits: list[Any], name: str, quoting: Any
-) -> None:
+def test_a_valid_file_is_read_and_one_with_bytes_changed_is_refused_or_read_as_it_stands(
+    folder, rows, edits, name, quoting
+):
     delimiter = "\t" if "tsv" in name else ","
     stream = io.StringIO(newline="")
     csv.writer(stream, delimiter=delimiter, quoting=quoting).writerows([("user", "item"), *rows])
@@ -712,75 +611,19 @@ def test_a_valid_file_with_bytes_changed_is_refused_or_read_as_it_now_stands(
         at = int(where * len(content))
         content[at : at + removed] = new
     (folder / name).write_bytes(packed(bytes(content)) if name.endswith("gz") else content)
-    expected = read_by_the_csv_module(bytes(content), ["user", "item"], delimiter)
-    clicks = sentence_or(lambda: read_log(folder / name, say=quiet))
-    if isinstance(clicks, str):
-        assert clicks.isprintable()
-        several = expected is not None and all(
-            len(set(side)) > 1 for side in zip(*expected, strict=True)
-        )
-        assert edits or not several, clicks  # a valid log of several users and items is read
-        return
-    found = {(str(user), str(item)): n for (user, item), n in pairs(clicks).items()}
-    assert found == expected
+    refused = check_by_the_csv_module(folder / name, bytes(content), delimiter)
+    several = all(len(set(side)) > 1 for side in zip(*rows, strict=True))
+    assert edits or not several or refused is None
 
 
-FIELDS = ["a", "7", 'tv 40"', 'tv "50', '"33"', '"a,b"', '""', 'a "b" c', '"x\ny"', '"say ""hi"""']
-
-
-@settings(max_examples=400)
-@given(rows=st.lists(st.tuples(*[st.sampled_from(FIELDS)] * 3), min_size=1, max_size=5))
-@example(rows=[('"33"', "a", 'tv 40"')] * 2)
-def test_a_quoted_file_is_read_as_pythons_csv_reads_it_or_refused(folder: Path, rows: Any) -> None:
-    text = "user,item,title\n" + "".join(",".join(row) + "\n" for row in rows)
-    path = folder / "quoted.csv"
-    path.write_text(text)
-    try:
-        table = Text(path, ",")
-        columns = [list(column) for column in table.take(table.columns)]
-    except InputError:
-        return
-    expected = list(csv.reader(io.StringIO(text, newline="")))[1:]
-    assert [list(map(str, row)) for row in zip(*columns, strict=True)] == expected
-
-
-def test_ids_of_a_megabyte_come_back(write: Any) -> None:
+def test_a_large_file_with_quoted_line_ends_and_long_ids_comes_back(folder):
     long = ["x" * 1_000_000, 'é"' * 500_000, "a\n" * 500_000]
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([("user", "item"), *((t, t) for t in long)])
-    assert pairs(read_log(write(stream.getvalue()), say=quiet)) == {(t, t): 1 for t in long}
+    rows = [(f"{n}\n{n % 7}", '"\r\n,' + str(n % 11)) for n in range(60_000)]
+    rows += [(text, text) for text in long]
+    with (folder / "large.csv").open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([("user", "item"), *rows])
+    assert pairs(read_log(folder / "large.csv", say=quiet)) == Counter(rows)
     assert csv.field_size_limit() == 131072  # the caller's csv module is left alone
-
-
-@settings(max_examples=100)
-@given(body=rows_of_text)
-def test_judgements_read_from_any_text_are_what_the_csv_module_reads(
-    folder: Path, body: str
-) -> None:
-    raw = ["z", "a", "b", "7", "8", "y", "é", "user"]
-    trained = read_log({"user": raw, "item": raw}, say=quiet)
-    content = f"user,item,label\nz,y,1\na,b,0\n{body}".encode()
-    (folder / "judged.csv").write_bytes(content)
-    judgements = sentence_or(lambda: read_judged(folder / "judged.csv", trained, say=quiet))
-    if isinstance(judgements, str):
-        assert judgements.isprintable()
-        return
-    rows = read_by_the_csv_module(content, ["user", "item", "label"])
-    known = {(u, i) for u, i, _ in rows if u in raw and i in raw}
-    true = {(u, i) for u, i, label in rows if float(label.replace("true", "1")) == 1}
-    assert judged(judgements) == {pair: pair in true for pair in known}
-
-
-@settings(max_examples=100)
-@given(content=st.binary(max_size=40) | rows_of_text.map(str.encode))
-def test_ids_read_from_any_bytes_are_its_lines(folder: Path, content: bytes) -> None:
-    (folder / "ids.txt").write_bytes(content)
-    found = sentence_or(lambda: read_ids(folder / "ids.txt", Ids.of(["a"])))
-    if isinstance(found, str):
-        assert found.isprintable()
-        return
-    lines = content.decode("utf-8-sig").split("\n")
-    assert found == [line.rstrip("\r") for line in lines if line.strip()]
 
 
 # Judgements
@@ -802,49 +645,38 @@ def judged(judgements: Judgements) -> dict[tuple[Any, Any], bool]:
 
 FIRST = {(10, "a"): True, (2, "b"): False}
 BOTH = "user,item,rating,label\n10,a,5,0\n2,b,1,1\n"
-
-
-@pytest.mark.parametrize("column", ["relevance", "Relevant", "label"])
-@pytest.mark.parametrize(
-    "values", [["1", "0"], ["true", "False"], ["1.0", "0.0"], ["TRUE", " false"]]
-)
-def test_relevance_is_read_from_zeros_and_ones(
-    write: Any, trained: Clicks, column: str, values: list[str]
-) -> None:
-    path = write(f"item,user,{column}\na,10,{values[0]}\nb,2,{values[1]}\n", "judged.csv")
-    said: list[str] = []
-    judgements = read_judged(path, trained, say=said.append)
-    assert judged(judgements) == FIRST
-    assert judgements.user_ids is trained.user_ids
-    assert judgements.item_ids is trained.item_ids
-    assert said == [f"{path}: user = user, item = item, relevant is {column} = 1"]
-
-
-@pytest.mark.parametrize("relevance", [[True, False], [1, 0], [1.0, 0.0], np.array([True, False])])
-def test_relevance_is_read_from_a_frame(trained: Clicks, relevance: Any) -> None:
-    source = {"user": [10, 2], "item": ["a", "b"], "relevance": relevance}
-    assert judged(read_judged(source, trained, say=quiet)) == FIRST
+RATED_PAIRS = "user,item,rating\n10,a,4\n2,b,3\n"
 
 
 @pytest.mark.parametrize(
     ("text", "threshold", "expected", "rule"),
     [
-        ("user,item,rating\n10,a,4\n2,b,3\n", None, FIRST, "rating ≥ 4"),
-        ("user,item,rating\n10,a,4\n2,b,3\n", 3, dict.fromkeys(FIRST, True), "rating ≥ 3"),
+        *(
+            (f"item,user,{column}\na,10,{yes}\nb,2,{no}\n", None, FIRST, f"{column} = 1")
+            for column, yes, no in (
+                ("relevance", "1", "0"),
+                ("Relevant", "TRUE", " false"),
+                ("label", "1.0", "0.0"),
+            )
+        ),
+        (RATED_PAIRS, None, FIRST, "rating ≥ 4"),
+        (RATED_PAIRS, 3, dict.fromkeys(FIRST, True), "rating ≥ 3"),
         (BOTH, None, {(10, "a"): False, (2, "b"): True}, "label = 1"),
         (BOTH, 4, FIRST, "rating ≥ 4"),
         ("user,item,label\n10,a,1\n2,b,0\n", 3, FIRST, "label = 1"),
     ],
 )
 def test_relevance_goes_before_a_rating_unless_a_threshold_is_given(
-    write: Any, trained: Clicks, text: str, threshold: Any, expected: Any, rule: str
-) -> None:
+    write, trained, text, threshold, expected, rule
+):
     path, said = write(text, "judged.csv"), list[str]()
-    assert judged(read_judged(path, trained, threshold=threshold, say=said.append)) == expected
+    judgements = read_judged(path, trained, threshold=threshold, say=said.append)
+    assert judged(judgements) == expected
+    assert judgements.user_ids is trained.user_ids
     assert said == [f"{path}: user = user, item = item, relevant is {rule}"]
 
 
-def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: Clicks) -> None:
+def test_unknown_users_and_items_are_left_out_and_counted(write, trained):
     rows = ["10,a,1", "99,a,1", "99,b,0", "98,z,1", "2,z,1", "2,y,0", "2,7,1"]
     path = write("user,item,label\n" + "\n".join(rows), "judged.csv")
     said: list[str] = []
@@ -859,22 +691,14 @@ def test_unknown_users_and_items_are_left_out_and_counted(write: Any, trained: C
     [
         ([1, 2], ["1", "2"]),
         (["007", "7"], ["007", "7"]),
-        ([1.5, 2.0], ["1.5", "2.0"]),
-        ([True, False], ["True", "False"]),
+        ([1.5, True], ["1.5", "True"]),
         (DAYS, ["2024-01-01", "2024-02-01"]),
-        (["a", 7], ["a", "7"]),
     ],
 )
-def test_ids_of_any_type_are_found_by_how_they_print(
-    write: Any, raw: list[Any], texts: list[str]
-) -> None:
+def test_ids_of_any_type_are_found_by_how_they_print(raw, texts):
     trained = read_log({"user": raw, "item": raw}, say=quiet)
-    path = write(f"user,item,label\n{texts[0]},{texts[1]},1\n", "judged.csv")
-    for source in (path, {"user": [texts[0]], "item": [texts[1]], "label": [1]}):
-        assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
-
-
-NEEDED = "name it with relevance=, or a rating with rating= (--rating)"
+    source = {"user": [texts[0]], "item": [texts[1]], "label": [True]}
+    assert judged(read_judged(source, trained, say=quiet)) == {(raw[0], raw[1]): True}
 
 
 @pytest.mark.parametrize(
@@ -887,31 +711,24 @@ NEEDED = "name it with relevance=, or a rating with rating= (--rating)"
                 f"line 3: the label '{value}' is not 0 or 1; if it rates, give rating='label' "
                 "(--rating) and a threshold",
             )
-            for value in ("2", "0.5", "yes", "", "-1", "nan")
+            for value in ("2", "0.5", "yes", "", "nan")
         ),
-        ("user,item\n10,a\n", {}, NEEDED),
-        ("user,item\n10,a\n", {"threshold": 3}, NEEDED),
+        ("user,item\n10,a\n", {}, "name it with relevance=, or a rating with rating= (--rating)"),
         (
             "user,item,label\n99,a,1\n10,z,1\n",
             {},
             "left out 2 of 2 judged pairs: 1 unknown users, 1 unknown items; "
             "judge users and items of the training log",
         ),
+        (BOTH, {"relevance": "label", "threshold": 4}, "give one or the other"),
     ],
 )
-def test_bad_judgements_are_refused(
-    write: Any, trained: Clicks, text: str, settings: dict[str, Any], told: str
-) -> None:
-    path = write(text, "judged.csv")
-    assert told in refusal(path, read=read_judged, like=trained, **settings)
+def test_bad_judgements_are_refused(write, trained, text, settings, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_judged(write(text, "judged.csv"), trained, say=quiet, **settings)
 
 
-def test_relevance_and_threshold_together_are_refused(write: Any, trained: Clicks) -> None:
-    with pytest.raises(InputError, match="give one or the other"):
-        read_judged(write(BOTH), trained, relevance="label", threshold=4)
-
-
-def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
+def test_a_matrix_of_judgements_keeps_its_explicit_zeros():
     trained = read_log(sp.csr_array([[1, 0], [0, 1]]))
     for values, threshold in (([1, 0], None), ([5, 3], 4)):
         matrix = sp.coo_array((values, ([0, 1], [1, 0])), shape=(2, 2))
@@ -922,27 +739,20 @@ def test_a_matrix_of_judgements_keeps_its_explicit_zeros() -> None:
 # Lists of ids
 
 
-KNOWN = Ids.of([1.5, DAYS[0], "a,b"])
-
-
 @pytest.mark.parametrize(
     ("text", "like", "expected"),
     [
         ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of([2, 10]), [10, 2, "007", -3]),
-        ("\ufeff10\r\n\n  \n2\n007\n-3", Ids.of(["a"]), ["10", "2", "007", "-3"]),
-        ("2024-01-01\na,b\n1.5\n", KNOWN, [DAYS[0], "a,b", 1.5]),
+        ("10\n2\n", Ids.of(["a"]), ["10", "2"]),
+        ("2024-01-01\na,b\n1.5\n", Ids.of([1.5, DAYS[0], "a,b"]), [DAYS[0], "a,b", 1.5]),
         # only look like integers
         *((text, Ids.of([1, 2]), [text]) for text in ("--5", "-", "9" * 5000, "٣", "1_0")),
     ],
 )
-def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(
-    write: Any, text: str, like: Ids, expected: list[Any]
-) -> None:
+def test_ids_are_read_one_a_line_with_the_types_of_the_known_ids(write, text, like, expected):
     assert read_ids(write(text, "users.txt"), like) == expected
 
 
-def test_a_list_of_ids_is_refused_like_a_log(write: Any, tmp_path: Path) -> None:
-    like = Ids.of([1])
-    assert "holds no ids" in refusal(write(" \n\n", "users.txt"), read=read_ids, like_ids=like)
-    assert "line 2: byte 0x00" in refusal(write("1\n\0", "u.txt"), read=read_ids, like_ids=like)
-    assert "no such file" in refusal(tmp_path / "no.txt", read=read_ids, like_ids=like)
+@pytest.mark.parametrize(("text", "told"), [(" \n\n", "holds no ids"), ("1\n\0", "line 2: byte 0")])
+def test_a_list_of_ids_is_refused_like_a_log(write, text, told):
+    assert told in refusal(write(text, "users.txt"), read=read_ids, like_ids=Ids.of([1]))

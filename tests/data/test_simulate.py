@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import chi2
 
 from unexposed.data import simulate
-from unexposed.data.clicks import Clicks, Ratings
+from unexposed.data.clicks import Clicks, Ratings, Split
 from unexposed.data.datasets import load, locate
 from unexposed.data.ids import Ids
 from unexposed.data.simulate import Factors, World, semi_synthetic, trim, world
@@ -22,6 +22,15 @@ def everyone(of: World) -> NDArray[np.int64]:
 
 def same_clicks(one: Clicks, other: Clicks) -> bool:
     return np.array_equal(one.keys, other.keys)
+
+
+def same_split(one: Split, other: Split) -> bool:
+    return (
+        same_clicks(one.train, other.train)
+        and same_clicks(one.held_out, other.held_out)
+        and np.array_equal(one.judged.items, other.judged.items)
+        and np.array_equal(one.judged.relevant, other.judged.relevant)
+    )
 
 
 def within_user_correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
@@ -39,7 +48,7 @@ def real_ratings(name: str) -> Ratings:
 # The truth, and what is drawn from it
 
 
-def test_truth_is_the_logistic_of_the_factors_by_hand() -> None:
+def test_truth_is_the_logistic_of_the_factors_by_hand():
     by_hand = World(
         exposure_factors=Factors(
             np.array([[1.0], [0.0]], dtype=np.float32),
@@ -64,7 +73,7 @@ def test_truth_is_the_logistic_of_the_factors_by_hand() -> None:
     np.testing.assert_allclose(by_hand.exposure(np.array([1]))[0], exposure[1], rtol=1e-6)
 
 
-def test_clicks_come_as_often_as_exposure_times_relevance() -> None:
+def test_clicks_come_as_often_as_exposure_times_relevance():
     small, n_draws = world(60, 40), 400
     frequency = sum(small.clicks(seed).matrix().toarray() for seed in range(n_draws)) / n_draws
     exposure, relevance = (block.astype(np.float64) for block in small.truth(everyone(small)))
@@ -74,37 +83,33 @@ def test_clicks_come_as_often_as_exposure_times_relevance() -> None:
     assert np.mean(z**2) == pytest.approx(1, abs=0.15)
 
 
-def test_a_seed_gives_the_same_bits_and_another_one_other_clicks() -> None:
+def test_a_seed_gives_the_same_bits_and_another_one_other_clicks():
     one, again, other = world(seed=1), world(seed=1), world(seed=2)
     for block, same, different in zip(
         *(w.truth(everyone(w)) for w in (one, again, other)), strict=True
     ):
         np.testing.assert_array_equal(block, same)
         assert not np.array_equal(block, different)
-    assert same_clicks(one.clicks(5), again.clicks(5))
+    assert same_split(one.split(seed=5), again.split(seed=5))
     assert not same_clicks(one.clicks(5), one.clicks(6))
-    first, second = one.split(seed=5), again.split(seed=5)
-    assert same_clicks(first.train, second.train)
-    assert same_clicks(first.held_out, second.held_out)
-    np.testing.assert_array_equal(first.judged.items, second.judged.items)
-    np.testing.assert_array_equal(first.judged.relevant, second.judged.relevant)
 
 
-def test_a_draw_does_not_depend_on_the_size_of_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_does_not_depend_on_the_size_of_the_blocks(monkeypatch):
     small = world(60, 41)
-    whole = small.split(seed=3)
+    split = small.split(seed=3)
     monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 7 * 41)
-    pieces = small.split(seed=3)
-    assert same_clicks(whole.train, pieces.train)
-    np.testing.assert_array_equal(whole.judged.items, pieces.judged.items)
-    np.testing.assert_array_equal(whole.judged.relevant, pieces.judged.relevant)
+    assert same_split(split, small.split(seed=3))
 
 
-def test_no_array_of_users_by_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_array_of_users_by_items_is_made(monkeypatch):
     n_users, n_items = 3000, 1000
     monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 20 * n_items)
+    diagonal = np.arange(n_items, dtype=np.int32)
+    values = np.full(n_items, 4, dtype=np.float32)
+    few = Ratings(diagonal, diagonal, values, Ids.range(n_users), Ids.range(n_items))
     tracemalloc.start()
     world(n_users, n_items, exposure_rate=0.01).split(seed=0, judged_per_user=5)
+    semi_synthetic(few, dim=2)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < n_users * n_items  # not even one byte a pair
@@ -113,7 +118,7 @@ def test_no_array_of_users_by_items_is_made(monkeypatch: pytest.MonkeyPatch) -> 
 # The split
 
 
-def test_train_and_held_out_are_the_clicks_of_that_seed() -> None:
+def test_train_and_held_out_are_the_clicks_of_that_seed():
     default = world()
     split = default.split(seed=4, held_out=0.25)
     assert same_clicks(split.train.union(split.held_out), default.clicks(4))
@@ -121,13 +126,17 @@ def test_train_and_held_out_are_the_clicks_of_that_seed() -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 12, 30])
-def test_every_user_has_as_many_distinct_judged_items_as_asked(asked: int) -> None:
-    judged = world(50, 30).split(seed=0, judged_per_user=asked).judged
+def test_each_user_has_as_many_judged_items_as_asked_and_likes_the_clicked_ones(asked):
+    split = world(50, 30, exposure_rate=0.5).split(seed=0, judged_per_user=asked)
+    judged = split.judged
     assert (np.bincount(judged.users) == asked).all()
     assert len(judged) == 50 * asked  # from_pairs merges repeats
+    clicked = split.train.contain(judged.users, judged.items)
+    assert clicked.any()
+    assert judged.relevant[clicked].all()
 
 
-def test_judged_items_are_a_uniform_sample_whatever_was_shown_or_clicked() -> None:
+def test_judged_items_are_a_uniform_sample_whatever_was_shown_or_clicked():
     n_users, n_items, asked, n_seeds = 200, 50, 10, 20
     biased = world(n_users, n_items, popularity_bias=1, relevance_bias=1)
     exposure = biased.exposure(everyone(biased)).mean(axis=0)
@@ -146,15 +155,7 @@ def test_judged_items_are_a_uniform_sample_whatever_was_shown_or_clicked() -> No
     assert np.mean(clicked) == pytest.approx(share, abs=0.02)
 
 
-def test_a_clicked_item_that_is_judged_is_relevant() -> None:
-    split = world().split(seed=0)
-    judged = split.judged
-    clicked = split.train.contain(judged.users, judged.items)
-    assert clicked.sum() > 100
-    assert judged.relevant[clicked].all()
-
-
-def test_judged_items_are_relevant_as_often_as_the_truth_says() -> None:
+def test_judged_items_are_relevant_as_often_as_the_truth_says():
     liked = world(exposure_rate=0.1, relevance_rate=0.4)  # apart: one cannot pass for the other
     relevance = liked.relevance(everyone(liked)).astype(np.float64)
     z = []
@@ -170,9 +171,7 @@ def test_judged_items_are_relevant_as_often_as_the_truth_says() -> None:
 
 
 @pytest.mark.parametrize(("popularity_bias", "relevance_bias"), [(0, 0), (1, 0), (0, 1), (0.5, 1)])
-def test_mean_exposure_and_relevance_are_the_rates_asked_for(
-    popularity_bias: float, relevance_bias: float
-) -> None:
+def test_mean_exposure_and_relevance_are_the_rates_asked_for(popularity_bias, relevance_bias):
     asked = world(
         popularity_bias=popularity_bias,
         relevance_bias=relevance_bias,
@@ -184,32 +183,30 @@ def test_mean_exposure_and_relevance_are_the_rates_asked_for(
     assert relevance.mean() == pytest.approx(0.35, abs=1e-3)
 
 
-def test_without_bias_a_user_is_as_likely_to_see_any_item() -> None:
+def test_without_bias_a_user_is_as_likely_to_see_any_item():
     fair = world(popularity_bias=0, relevance_bias=0)
     exposure = fair.exposure(everyone(fair))
     np.testing.assert_allclose(exposure, exposure[:, :1].repeat(fair.n_items, axis=1), rtol=1e-6)
     assert exposure[:, 0].std() > 0.02  # users differ in how much they see
 
 
-def test_popularity_bias_alone_gives_zipf_exposure() -> None:
+def test_popularity_bias_alone_gives_zipf_exposure():
     skewed = world(popularity_bias=1, relevance_bias=0)
     odds = np.sort(np.exp(logit(skewed.exposure(np.array([0]))[0].astype(np.float64))))[::-1]
     rank = np.arange(1, skewed.n_items + 1)
     np.testing.assert_allclose(odds / odds[0], 1 / rank, rtol=1e-3)
 
 
-def test_popularity_bias_is_independent_of_relevance() -> None:
-    correlations, spreads = [], []
+def test_popularity_bias_is_independent_of_relevance():
+    correlations = []
     for seed in range(30):
         skewed = world(100, popularity_bias=1, relevance_bias=0, seed=seed)
         exposure, relevance = (block.mean(axis=0) for block in skewed.truth(everyone(skewed)))
         correlations.append(np.corrcoef(exposure, relevance)[0, 1])
-        spreads.append(exposure.max() / exposure.min())
     assert abs(np.mean(correlations)) < 4 / np.sqrt(30 * skewed.n_items)
-    assert min(spreads) > 5
 
 
-def test_relevance_bias_makes_exposure_follow_relevance() -> None:
+def test_relevance_bias_makes_exposure_follow_relevance():
     correlations = []
     for dial in (0.1, 0.25, 0.5, 1):
         turned = world(popularity_bias=0.5, relevance_bias=dial)
@@ -219,7 +216,7 @@ def test_relevance_bias_makes_exposure_follow_relevance() -> None:
     assert within_user_correlation(*followed.truth(everyone(followed))) > 0.9
 
 
-def test_the_dials_leave_relevance_as_it_is() -> None:
+def test_the_dials_leave_relevance_as_it_is():
     one, other = world(popularity_bias=0, relevance_bias=0), world(popularity_bias=1)
     np.testing.assert_array_equal(one.relevance(everyone(one)), other.relevance(everyone(other)))
 
@@ -228,21 +225,19 @@ def test_the_dials_leave_relevance_as_it_is() -> None:
     ("settings", "said"),
     [
         ({"n_users": 0}, "n_users must be at least 1, got 0"),
-        ({"n_items": -2}, "n_items must be at least 1, got -2"),
-        ({"dim": 0}, "dim must be at least 1, got 0"),
         ({"popularity_bias": 1.5}, "popularity_bias must lie in"),
         ({"relevance_bias": -0.1}, "relevance_bias must lie in"),
         ({"exposure_rate": 1.0}, "exposure_rate must lie between 0 and 1, got 1.0"),
         ({"relevance_rate": 0.0}, "relevance_rate must lie between 0 and 1, got 0.0"),
     ],
 )
-def test_a_world_refuses_impossible_settings(settings: dict[str, float], said: str) -> None:
+def test_a_world_refuses_impossible_settings(settings, said):
     with pytest.raises(InputError, match=said):
-        world(**settings)  # type: ignore[arg-type]
+        world(**settings)
 
 
-@pytest.mark.parametrize("asked", [0, 21, -1])
-def test_judged_per_user_must_fit_the_items(asked: int) -> None:
+@pytest.mark.parametrize("asked", [0, 21])
+def test_judged_per_user_must_fit_the_items(asked):
     with pytest.raises(InputError, match=f"between 1 and 20 items, got {asked}"):
         world(5, 20).split(seed=0, judged_per_user=asked)
 
@@ -263,112 +258,57 @@ def ratings() -> Ratings:
     return Ratings(users.astype(np.int32), items.astype(np.int32), full[users, items], *ids)
 
 
-@pytest.fixture(scope="module")
-def made(ratings: Ratings) -> World:
-    return semi_synthetic(ratings, ridge=1.0)
+def test_a_semi_synthetic_world_keeps_the_ids_and_is_set_by_its_seed(ratings):
+    made, again, other = (semi_synthetic(ratings, seed=seed) for seed in (0, 0, 1))
+    assert (made.user_ids, made.item_ids) == (ratings.user_ids, ratings.item_ids)
+    np.testing.assert_array_equal(made.exposure(everyone(made)), again.exposure(everyone(again)))
+    assert not np.array_equal(made.exposure(everyone(made)), other.exposure(everyone(other)))
 
 
-def test_semi_synthetic_exposure_follows_item_popularity(ratings: Ratings, made: World) -> None:
-    popularity = np.bincount(ratings.items, minlength=made.n_items)
-    exposure = made.exposure(everyone(made)).mean(axis=0)
-    assert np.corrcoef(exposure, popularity)[0, 1] > 0.95
-    assert exposure[0] == exposure.min()  # rated by nobody
-    assert exposure[0] > 0
-
-
-def test_semi_synthetic_exposure_before_the_power_is_calibrated(ratings: Ratings) -> None:
+def test_semi_synthetic_exposure_before_the_power_is_item_popularity(ratings):
     plain = semi_synthetic(ratings, power=1)
     exposure = plain.exposure(everyone(plain))
     popularity = np.bincount(ratings.items, minlength=plain.n_items)
-    assert exposure.mean() == pytest.approx(len(ratings) / exposure.size, rel=0.02)
     np.testing.assert_allclose(exposure.sum(axis=0), popularity, atol=3)
+    assert exposure.mean() == pytest.approx(len(ratings) / exposure.size, rel=0.02)
+    assert exposure[:, 0].min() > 0  # item 0 is rated by nobody
 
 
-def test_a_larger_power_makes_exposure_rarer_and_keeps_its_order(ratings: Ratings) -> None:
-    worlds = [semi_synthetic(ratings, power=power) for power in (0.5, 1, 2, 4)]
-    blocks = [w.exposure(everyone(w)) for w in worlds]
-    assert (np.diff([block.mean() for block in blocks]) < 0).all()
-    np.testing.assert_allclose(blocks[0] ** 2, blocks[1], rtol=1e-3)
-    clicks = [len(w.clicks(0)) for w in worlds]
-    assert sorted(clicks, reverse=True) == clicks
+def test_exposure_is_raised_to_the_power(ratings):
+    one, other = (semi_synthetic(ratings, power=power) for power in (0.5, 1))
+    np.testing.assert_allclose(
+        one.exposure(everyone(one)) ** 2, other.exposure(everyone(other)), rtol=1e-3
+    )
 
 
-def test_relevance_is_the_logistic_of_the_clipped_rating(ratings: Ratings, made: World) -> None:
-    relevance = made.relevance(everyone(made))
-    assert relevance.min() >= expit(-4.0) * (1 - 1e-5)
-    assert relevance.max() <= 0.5
-    rating = 5 + logit(relevance[ratings.users, ratings.items].astype(np.float64))
-    error = rating - ratings.values
-    assert np.sqrt(np.mean(error**2)) < 0.3 * ratings.values.std()
-
-
-def test_ratings_never_seen_are_completed_from_the_others(ratings: Ratings) -> None:
+def test_relevance_is_the_logistic_of_the_completed_clipped_rating(ratings):
     hidden = np.random.default_rng(1).random(len(ratings)) < 0.1
     seen = Ratings(
         *(part[~hidden] for part in (ratings.users, ratings.items, ratings.values)),
         ratings.user_ids,
         ratings.item_ids,
     )
-    made = semi_synthetic(seen, ridge=1.0)
-    relevance = made.relevance(everyone(made))[ratings.users[hidden], ratings.items[hidden]]
-    error = 5 + logit(relevance.astype(np.float64)) - ratings.values[hidden]
-    assert np.sqrt(np.mean(error**2)) < 0.5 * ratings.values.std()
-
-
-def test_a_larger_epsilon_makes_relevance_rarer(ratings: Ratings, made: World) -> None:
-    stricter = semi_synthetic(ratings, epsilon=6.0, ridge=1.0)
-    one, other = (logit(w.relevance(everyone(w)).astype(np.float64)) for w in (made, stricter))
-    np.testing.assert_allclose(one - 1, other, atol=1e-3)
-
-
-def test_a_semi_synthetic_world_keeps_the_ids_and_is_set_by_its_seed(
-    ratings: Ratings, made: World
-) -> None:
-    again, other = (semi_synthetic(ratings, ridge=1.0, seed=seed) for seed in (0, 1))
-    assert (made.user_ids, made.item_ids) == (ratings.user_ids, ratings.item_ids)
-    np.testing.assert_array_equal(made.exposure(everyone(made)), again.exposure(everyone(again)))
-    assert not np.array_equal(made.exposure(everyone(made)), other.exposure(everyone(other)))
-
-
-def test_semi_synthetic_fits_are_the_same_in_blocks(
-    ratings: Ratings, made: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 1000)
-    pieces = semi_synthetic(ratings, ridge=1.0)
-    for whole, in_blocks in zip(
-        made.truth(everyone(made)), pieces.truth(everyone(pieces)), strict=True
-    ):
-        np.testing.assert_allclose(whole, in_blocks, atol=0.01)
-
-
-def test_a_semi_synthetic_world_is_made_without_users_by_items(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    n_users, n_items = 600, 700
-    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 10 * n_items)
-    diagonal = np.arange(n_users, dtype=np.int32)
-    values = np.full(n_users, 4, dtype=np.float32)
-    few = Ratings(diagonal, diagonal, values, Ids.range(n_users), Ids.range(n_items))
-    tracemalloc.start()
-    semi_synthetic(few, dim=2)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < n_users * n_items
+    for epsilon in (5.0, 6.0):
+        made = semi_synthetic(seen, epsilon=epsilon, ridge=1.0)
+        relevance = made.relevance(everyone(made)).astype(np.float64)
+        rating = epsilon + logit(relevance)
+        assert rating.min() > 1 - 1e-3
+        assert rating.max() < 5 + 1e-3
+        error = rating[ratings.users, ratings.items] - ratings.values
+        spread = ratings.values.std()
+        assert np.sqrt(np.mean(error[~hidden] ** 2)) < 0.3 * spread
+        assert np.sqrt(np.mean(error[hidden] ** 2)) < 0.5 * spread
 
 
 @pytest.mark.parametrize("wrong", [{"power": 0.0}, {"ridge": -1.0}, {"dim": 0}])
-def test_semi_synthetic_refuses_impossible_settings(
-    ratings: Ratings, wrong: dict[str, float]
-) -> None:
+def test_semi_synthetic_refuses_impossible_settings(ratings, wrong):
     with pytest.raises(InputError, match="power and ridge must be positive and dim at least 1"):
-        semi_synthetic(ratings, **wrong)  # type: ignore[arg-type]
+        semi_synthetic(ratings, **wrong)
 
 
-def test_too_few_ratings_are_refused() -> None:
-    none = np.empty(0, dtype=np.int32)
-    empty = Ratings(none, none, none.astype(np.float32), Ids.range(2), Ids.range(2))
+def test_too_few_ratings_are_refused():
     with pytest.raises(InputError, match="at least one rating"):
-        semi_synthetic(empty)
+        semi_synthetic(by_hand([]))
     with pytest.raises(InputError, match="no rating is by a user with 10"):
         trim(by_hand([(0, 0)]))
 
@@ -377,43 +317,36 @@ def test_too_few_ratings_are_refused() -> None:
 
 
 def by_hand(pairs: list[tuple[int, int]]) -> Ratings:
-    users, items = np.array(pairs, dtype=np.int32).T
+    users, items = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
     values = np.arange(len(pairs), dtype=np.float32)
     return Ratings(users, items, values, Ids.of("abcde"), Ids.of("vwxyz"))
 
 
-def test_trim_keeps_ratings_of_frequent_users_and_items() -> None:
-    # user b and item w are rare
-    given = by_hand([(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)])
-    kept = trim(given, min_user_ratings=2, min_item_ratings=2)
-    assert kept.user_ids == Ids.of("ac")
-    assert kept.item_ids == Ids.of("vx")
-    assert kept.users.tolist() == [0, 0, 1, 1]
-    assert kept.items.tolist() == [0, 1, 0, 1]
-    assert kept.values.tolist() == [0, 2, 4, 5]
-
-
-def test_trim_counts_once_before_anything_is_removed() -> None:
-    # item v has two ratings, one of them by the rare user b: it stays
-    given = by_hand([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)])
-    kept = trim(given, min_user_ratings=2, min_item_ratings=2)
-    assert kept.item_ids == Ids.of("vw")
-    assert len(kept) == 3
-
-
-def test_trim_keeps_the_first_of_those_that_are_left() -> None:
-    given = by_hand([(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2), (3, 3)])
-    kept = trim(given, min_user_ratings=2, min_item_ratings=1, n_users=2, n_items=2)
-    assert kept.user_ids == Ids.of("bc")  # a is rare
-    assert kept.item_ids == Ids.of("wx")
-    assert kept.values.tolist() == [1, 2, 3]
+@pytest.mark.parametrize(
+    ("pairs", "cut", "users", "items", "values"),
+    [
+        # user b and item w are rare
+        ([(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)], (2, 2, 9, 9), "ac", "vx", "0245"),
+        # item v stays: its ratings are counted before the rare user b is removed
+        ([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)], (2, 2, 9, 9), "ac", "vw", "013"),
+        # user a is rare; b and c are the first of the others
+        ([(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2)], (2, 1, 2, 2), "bc", "wx", "123"),
+    ],
+)
+def test_trim_keeps_ratings_of_the_first_frequent_users_and_items(pairs, cut, users, items, values):
+    names = ("min_user_ratings", "min_item_ratings", "n_users", "n_items")
+    kept = trim(by_hand(pairs), **dict(zip(names, cut, strict=True)))
+    assert (kept.user_ids, kept.item_ids) == (Ids.of(users), Ids.of(items))
+    assert kept.values.tolist() == [int(value) for value in values]
+    raw = [("abcde"[u], "vwxyz"[i]) for u, i in (pairs[int(value)] for value in values)]
+    assert [(users[u], items[i]) for u, i in zip(kept.users, kept.items, strict=True)] == raw
 
 
 # On real ratings
 
 
 @pytest.mark.data
-def test_the_papers_cut_of_the_amazon_ratings() -> None:
+def test_the_papers_cut_of_the_amazon_ratings():
     amazon = real_ratings("amazon_cds")
     if len(amazon) > 1_000_000:
         pytest.skip("the figure is known for the 30 % sample only")
@@ -423,7 +356,7 @@ def test_the_papers_cut_of_the_amazon_ratings() -> None:
 
 
 @pytest.mark.data
-def test_movielens_gives_the_world_its_docstring_describes() -> None:
+def test_movielens_gives_the_world_its_docstring_describes():
     movies = real_ratings("ml_100k")
     made = semi_synthetic(movies)
     exposure, relevance = made.truth(everyone(made))

@@ -1,7 +1,6 @@
 """Tables that come in parts, written as one file or not at all."""
 
 import os
-import signal
 import stat
 import subprocess
 
@@ -9,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from command import python
 from ctrl_c import interrupted
 from unexposed.data.simulate import world
 from unexposed.data.write import write_table, write_tables
 from unexposed.data.write_world import write_world
 from unexposed.errors import InputError
+from unexposed.files.archive import write_arrays
 from unexposed.files.whole import write_folder
 from unexposed.methods import make
 from unexposed.model.export import KINDS, export_model
@@ -42,15 +41,14 @@ def test_parts_become_one_file_in_their_order(ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, InputError])
-def test_an_end_half_way_leaves_the_old_file_and_nothing_else(ending, error, tmp_path):
+def test_an_error_half_way_leaves_the_old_file_and_nothing_else(ending, tmp_path):
     def parts():
         yield from PARTS
-        raise error("enough")
+        raise InputError("enough")
 
     path = tmp_path / f"table.{ending}"
     path.write_text("precious")
-    with pytest.raises(error):
+    with pytest.raises(InputError):
         write_tables(parts(), path)
     assert path.read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -70,24 +68,6 @@ def test_ctrl_c_after_any_call_leaves_one_file_and_nothing_else(ending, tmp_path
             break
     assert was_whole
     assert number > 20
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_what_a_killed_process_left_is_swept_by_the_next(ending, tmp_path):
-    path = tmp_path / f"table.{ending}"
-    code = (
-        "import os, pathlib, signal, sys\n"
-        "import polars as pl\n"
-        "from unexposed.data.write import write_tables\n"
-        "def parts():\n"
-        "    yield pl.DataFrame({'user': [1]})\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "write_tables(parts(), pathlib.Path(sys.argv[1]))\n"
-    )
-    assert python("-c", code, str(path)).returncode == -signal.SIGKILL
-    assert len(list(tmp_path.iterdir())) == 1
-    write_tables(PARTS, path)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.fixture
@@ -122,25 +102,26 @@ def test_an_export_to_a_full_disk_is_one_sentence_and_leaves_nothing(kind, small
     assert list(small_disk.iterdir()) == []
 
 
-@pytest.fixture
-def umask():
-    before = os.umask(0o027)
-    yield
-    os.umask(before)
-
-
-def test_a_file_has_the_mode_it_had_or_that_of_any_new_one(tmp_path, umask):
+@pytest.mark.parametrize(
+    ("write", "new", "changed"),
+    [
+        (lambda path: write_tables(PARTS, path), 0o640, 0o600),
+        (lambda path: write_folder(path, lambda place: None), 0o750, 0o700),
+        (lambda path: write_arrays(path, {"a": np.zeros(3)}), 0o640, None),
+    ],
+)
+def test_a_file_keeps_its_mode_and_a_new_one_gets_the_usual(write, new, changed, tmp_path):
     path = tmp_path / "table.csv"
-    write_tables(PARTS, path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    path.chmod(0o600)
-    write_tables(PARTS, path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    write_folder(tmp_path / "folder", lambda place: None)
-    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
-    (tmp_path / "folder").chmod(0o700)
-    write_folder(tmp_path / "folder", lambda place: None)
-    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+    before = os.umask(0o027)
+    try:
+        write(path)
+        assert stat.S_IMODE(path.stat().st_mode) == new
+        if changed is not None:
+            path.chmod(changed)
+            write(path)
+            assert stat.S_IMODE(path.stat().st_mode) == changed
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -160,13 +141,11 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_ids_of_several_kinds_are_written_as_text(ending, tmp_path):
-    table = pl.DataFrame(
-        {"user": pl.Series([1, "a", (2, "b")], dtype=pl.Object), "rank": [1, 2, 3]}
-    )
-    for path in (tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"):
-        (write_table if path.stem == "one" else lambda t, p: write_tables([t], p))(table, path)
-        assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
+@pytest.mark.parametrize("write", [write_table, lambda table, path: write_tables([table], path)])
+def test_ids_of_several_kinds_are_written_as_text(ending, write, tmp_path):
+    users = pl.Series([1, "a", (2, "b")], dtype=pl.Object)
+    write(pl.DataFrame({"user": users, "rank": [1, 2, 3]}), path := tmp_path / f"ids.{ending}")
+    assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
 
 
 @pytest.mark.parametrize("name", ["clicks.csv", "judged.csv", "truth.parquet", "world.json"])

@@ -2,11 +2,9 @@
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +14,10 @@ import pytest
 
 from ctrl_c import interrupted
 from forging import forge
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import Ids, Texts
 from unexposed.errors import InputError
+from unexposed.evaluation.protocols import PROTOCOLS, evaluate
 from unexposed.files import archive, whole
 from unexposed.methods import load, make
 from unexposed.model.filters import Rules
@@ -28,10 +27,10 @@ from unexposed.progress import Silent
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
-def model_of(users: Ids, items: Ids, name: str = "popularity") -> Model:
+def model_of(users: Ids, items: Ids, name: str = "popularity", **settings: object) -> Model:
     n = min(len(users), len(items))
     clicks = Clicks.from_pairs(np.arange(n), np.arange(n), user_ids=users, item_ids=items)
-    return make(name).fit(clicks, progress=Silent())
+    return make(name, **settings).fit(clicks, progress=Silent())
 
 
 def numbered(letter: str, n: int = 50_000) -> Model:
@@ -59,8 +58,7 @@ def names(folder: Path) -> list[str]:
     "raw",
     [
         [3, -1, 2**60],
-        ["plain", 'comma, "quote"', "new\nline", "<b>ünïcode</b> \U0001f600", ""],
-        ["x" * 1_000_000, "lone surrogate \udc80"],
+        ["plain", 'comma, "quote"', "new\nline", "<b>ünïcode</b> \U0001f600", "\udc80", ""],
         [1.5, "text", ("pair", 2), None, True],
     ],
 )
@@ -103,30 +101,28 @@ def test_loading_reads_neither_ids_nor_clicks_nor_parameters(tmp_path, monkeypat
 # Whole or not at all
 
 
-def test_saving_over_a_model_replaces_it_and_leaves_nothing_else(model, tmp_path):
-    place = tmp_path / "model"
-    model.save(place)
-    model_of(Ids.of(["z", "y"]), Ids.of([1, 2])).save(place)
-    assert load(place).user_ids.values.tolist() == ["z", "y"]
-    assert names(tmp_path) == ["model"]
+def moved_away(*_: object) -> None:
+    pytest.fail("the old model was moved away first")
 
 
-@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="has no such swap")
-def test_a_model_is_replaced_in_one_step_so_there_is_no_moment_without_one(tmp_path, monkeypatch):
+def unable_to_swap(*_: object) -> None:
+    raise OSError(22, "Invalid argument")
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "instead"),
+    [
+        pytest.param(os, "rename", moved_away, id="in one step, never without a model"),
+        pytest.param(whole, "_exchange", unable_to_swap, id="where the system cannot swap"),
+    ],
+)
+def test_saving_over_a_model_replaces_it_and_leaves_nothing_else(
+    target, name, instead, tmp_path, monkeypatch
+):
     numbered("a", 3).save(tmp_path / "model")
-    monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("the old one was moved away first"))
+    monkeypatch.setattr(target, name, instead)
     numbered("b", 3).save(tmp_path / "model")
-    assert letter_of(load(tmp_path / "model")) == "b"
-
-
-def test_saving_without_the_swap_of_the_system_replaces_the_model_too(tmp_path, monkeypatch):
-    def unable(*_: object) -> None:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(whole, "_exchange", unable)
-    for letter in "ab":
-        numbered(letter, 3).save(tmp_path / "model")
-        assert letter_of(load(tmp_path / "model", verify=True)) == letter
+    assert letter_of(load(tmp_path / "model", verify=True)) == "b"
     assert names(tmp_path) == ["model"]
 
 
@@ -153,8 +149,8 @@ def test_files_that_are_not_a_models_are_never_lost(model, tmp_path):
     assert names(foreign) == ["model.json"]
 
 
-def in_child(work: Callable[[], object]) -> int:
-    """Do it in a process of its own; how that ended, as os.waitpid gives it."""
+def start_child(work: Callable[[], object]) -> int:
+    """Do the work in a process of its own, and return its id."""
     child = os.fork()
     if child == 0:
         try:
@@ -162,7 +158,12 @@ def in_child(work: Callable[[], object]) -> int:
         except BaseException:
             os._exit(1)
         os._exit(0)
-    return os.waitpid(child, 0)[1]
+    return child
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Wait for the work of another process; its exit status as os.waitpid gives it."""
+    return os.waitpid(start_child(work), 0)[1]
 
 
 def half_written(_: object, path: Path, **__: object) -> None:
@@ -266,21 +267,6 @@ def test_a_full_disk_leaves_the_old_model_intact(tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_file_longer_than_allowed_leaves_the_old_model_intact(tmp_path):
-    place = tmp_path / "model"
-    numbered("a", 10_000).save(place)
-    new = numbered("b", 100_000)
-
-    def work() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
-        with pytest.raises(InputError, match="File too large"):
-            new.save(place)
-
-    assert in_child(work) == 0
-    assert letter_of(load(place, verify=True)) == "a"
-    assert names(tmp_path) == ["model"]
-
-
 def test_a_place_that_may_not_be_written_to_is_refused(model):
     open_to_all = Path(tempfile.mkdtemp())
     try:
@@ -308,24 +294,14 @@ def test_of_two_that_save_at_once_one_wins_and_readers_never_see_a_mixture(tmp_p
         for _ in range(60):
             models[letter].save(place)
 
-    children = []
-    for letter in "ab":
-        children.append(os.fork())
-        if children[-1] == 0:
-            try:
-                save_often(letter)
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-    seen, running = set(), set(children)
+    running = {start_child(lambda letter=letter: save_often(letter)) for letter in "ab"}
     while running:
-        seen.add(letter_of(load(place, verify=True)))
+        assert letter_of(load(place, verify=True)) in "ab"
         for child in list(running):
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 assert status == 0
                 running.remove(child)
-    assert seen <= {"a", "b"}
     assert names(tmp_path) == ["model"]
 
 
@@ -335,8 +311,8 @@ def test_of_two_that_save_at_once_one_wins_and_readers_never_see_a_mixture(tmp_p
 INT32 = np.int32
 TRAINED = {
     "seed": 0,
-    "epochs_run": 2,
-    "best_epoch": 1,
+    "epochs_run": 10**12,
+    "best_epoch": 10**12,
     "best_value": None,
     "ended": "all epochs done",
     "losses": [0.7, 0.6],
@@ -362,22 +338,6 @@ def document(text: str) -> Callable[[Path], object]:
     return lambda place: (place / "model.json").write_text(text)
 
 
-def content(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
-    def write(place: Path) -> None:
-        arrays = place / "arrays.safetensors"
-        arrays.write_bytes(change(arrays.read_bytes()))
-
-    return write
-
-
-def linked(name: str) -> Callable[[Path], object]:
-    def link(place: Path) -> None:
-        (place / name).rename(place.parent / "elsewhere")
-        (place / name).symlink_to(place.parent / "elsewhere")
-
-    return link
-
-
 def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
     def replace(place: Path) -> None:
         (place / name).unlink()
@@ -387,10 +347,8 @@ def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], objec
 
 
 ARRAYS, ABOUT = "arrays.safetensors", "model.json"
-NO_END = {"best_epoch": 10**12, "epochs_run": 10**12}
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no json": (lambda place: (place / ABOUT).unlink(), "lacks model.json"),
-    "broken json": (document("{"), "model.json is damaged"),
     "endless json": (document("[" * 200_000), "model.json is damaged"),
     "json that is a list": (document("[1]"), "model.json is damaged"),
     "huge json, sparse": (
@@ -409,46 +367,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "edited": (edited('"seed": 0', '"seed": 1'), "model.json is damaged .*checksum"),
     "unknown method": (forged(method="magic"), "model.json is damaged .*no method 'magic'"),
-    "method that is a path": (forged(method="../../bin/sh"), "model.json is damaged"),
-    "unknown setting": (
-        forged(settings={"__class__": "x"}),
-        "model.json is damaged .*no setting '__class__'",
-    ),
-    "setting of another type": (
-        forged(method="mf", settings={"dim": "os.system('id')"}),
-        "model.json is damaged .*dim must be a whole number",
-    ),
-    "facts that are a number": (forged(facts=3), "model.json is damaged"),
     "a training without end": (
-        forged(facts=TRAINED | NO_END),
+        forged(facts=TRAINED),
         "model.json is damaged .*cannot be 1000000000000",
     ),
-    "a best epoch that never was": (
-        forged(facts=TRAINED | {"best_epoch": 3}),
-        "model.json is damaged .*best_epoch cannot be 3, after 2",
-    ),
-    "half the facts": (forged(facts={"best_epoch": 1}), "model.json is damaged .*there is no"),
-    "a loss that is a text": (
-        forged(facts=TRAINED | {"losses": ["x", None]}),
-        "model.json is damaged .*losses cannot be",
-    ),
     "no arrays": (lambda place: (place / ARRAYS).unlink(), "lacks arrays.safetensors"),
-    "empty arrays": (content(lambda _: b""), "arrays.safetensors is damaged"),
-    "short arrays": (content(lambda old: old[:-9]), "arrays.safetensors is damaged .*should have"),
-    "long arrays": (
-        content(lambda old: old + b"x"),
-        "arrays.safetensors is damaged .*should have",
-    ),
-    "huge header": (
-        content(lambda old: b"\xff" * 7 + b"\x00" + old[8:]),
-        "arrays.safetensors is damaged .*does not fit",
-    ),
     "arrays of another model": (
         lambda place: archive.write_arrays(place / ARRAYS, {"clicks.users": np.zeros(3, INT32)}),
         "arrays.safetensors is damaged .*not the one",
     ),
-    "arrays that are a link": (linked(ARRAYS), "cannot open .*arrays.safetensors"),
-    "json that is a link": (linked(ABOUT), "cannot open .*model.json"),
+    "arrays that are a link": (
+        instead(ARRAYS, lambda path: path.symlink_to("/etc/passwd")),
+        "cannot open .*arrays.safetensors",
+    ),
     "arrays that are a pipe": (
         instead(ARRAYS, os.mkfifo),
         "arrays.safetensors is not a regular file",
@@ -479,35 +410,29 @@ FORGED = {
     "no clicks": {"clicks.items": None},
     "clicks of another type": {"clicks.items": np.zeros(3, np.float32)},
     "fewer clicks": {"clicks.items": np.zeros(2, INT32)},
-    "a table of clicks": {"clicks.items": np.zeros((3, 1), INT32)},
-    "clicks of fewer users": {"clicks.user_start": np.array([0, 1, 3])},
     "clicks that end early": {"clicks.user_start": np.array([0, 1, 2, 2])},
-    "fewer items": {"parameters.item_factors": np.zeros((2, 50), np.float32)},
     "fewer users": {"parameters.user_factors": np.zeros((2, 50), np.float32)},
     "vectors of two lengths": {"parameters.item_factors": np.zeros((3, 7), np.float32)},
     "no parameters": {"parameters.item_factors": None},
-    "no ids": {"ids.items.integers": None},
-    "ids of no type": {"ids.items.integers": np.zeros(3, np.float64)},
     "ids of two types": {"ids.items.run": np.zeros(3, np.uint8)},
     "fewer ids": {"ids.items.integers": np.arange(2)},
     "order of others": {"ids.items.order": np.arange(9, dtype=INT32)},
-    "vectors of another length": {
-        "parameters.user_factors": np.zeros((3, 7), np.float32),
-        "parameters.item_factors": np.zeros((3, 7), np.float32),
-    },
 }
 
 
+@pytest.fixture(scope="module")
+def factor_model() -> Model:
+    return model_of(Ids.of(["a", "b", "c"]), Ids.of([5, 7, 9]), "mf", epochs=1, engine="reference")
+
+
 @pytest.mark.parametrize("how", FORGED)
-def test_parts_that_do_not_fit_each_other_are_refused_without_reading_them(how, tmp_path):
-    place = tmp_path / "model"
-    numbers = Ids.of(["a", "b", "c"]), Ids.of([5, 7, 9])
-    clicks = Clicks.from_pairs([0, 1, 2], [0, 1, 2], user_ids=numbers[0], item_ids=numbers[1])
-    make("mf", epochs=1, engine="reference").fit(clicks, progress=Silent()).save(place)
-    load(place, verify=True)
-    forge(place, FORGED[how])
+def test_parts_that_do_not_fit_each_other_are_refused_without_reading_them(
+    factor_model, how, tmp_path
+):
+    factor_model.save(tmp_path / "model")
+    forge(tmp_path / "model", FORGED[how])
     with pytest.raises(InputError, match="arrays.safetensors is damaged"):
-        load(place)
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -516,19 +441,15 @@ def test_parts_that_do_not_fit_each_other_are_refused_without_reading_them(how, 
         ({"clicks.items": np.array([0, 1, 99], INT32)}, "item index outside"),
         ({"clicks.users": np.array([0, 2, 1], INT32)}, "ordered"),
         ({"clicks.user_start": np.array([0, 3, 1, 3])}, "begin"),
-        ({"ids.items.integers": np.array([5, 9, 7])}, "order"),
         ({"ids.items.integers": np.array([5, 5, 7])}, "twice"),
         ({"ids.users.run": np.frombuffer(b"acb", np.uint8)}, "order"),
         ({"parameters.item_counts": np.array([1, np.nan, 2], np.float32)}, "finite"),
     ],
 )
-def test_verifying_finds_what_a_forger_with_checksums_put_inside(
-    model, arrays, complaint, tmp_path
-):
+def test_verifying_finds_values_forged_with_valid_checksums(model, arrays, complaint, tmp_path):
     model.save(tmp_path / "model")
     forge(tmp_path / "model", arrays)
     load(tmp_path / "model")
-    # forge() writes new checksums: only what the values say gives it away
     with pytest.raises(InputError, match=f"arrays.safetensors is damaged .*{complaint}"):
         load(tmp_path / "model", verify=True)
 
@@ -569,48 +490,32 @@ def test_a_damaged_array_gets_no_new_checksum(way, small_world, tmp_path):
         assert names(tmp_path) == ["model"]
 
 
+LISTS = np.frombuffer(b'[["a"],["b"],["c"]]', np.uint8)
+
+
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"clicks.user_start": np.array([0, 3, 0, 3])},  # each user's are said to be all of them
+        {"clicks.user_start": np.array([0, 3, 0, 3])},  # each user is said to have all clicks
         {"clicks.user_start": np.array([0, -(2**60), 2**60, 3])},
-        {"clicks.items": np.array([0, -1, 2], INT32)},
         {"clicks.items": np.array([0, 2**30, 2], INT32)},
         {"ids.items.order": np.array([0, 9, -9], INT32)},
+        {"ids.users.run": None, "ids.users.ends": None, "ids.users.json": LISTS},
     ],
 )
-def test_false_places_are_refused_before_anything_is_looked_for_there(model, arrays, tmp_path):
+def test_false_places_and_ids_are_refused_before_they_are_used(model, arrays, tmp_path):
     model.save(tmp_path / "model")
     forge(tmp_path / "model", arrays)
     with pytest.raises(InputError, match="damaged|must begin|outside"):
         load(tmp_path / "model").recommend(["c", "b"], 1, rules=Rules(deny=[7]))
 
 
-def test_ids_that_are_lists_are_refused(model, tmp_path):
-    model.save(tmp_path / "model")
-    lists = np.frombuffer(b'[["a"],["b"],["c"]]', np.uint8)
-    forge(
-        tmp_path / "model",
-        {"ids.users.run": None, "ids.users.ends": None, "ids.users.json": lists},
-    )
-    with pytest.raises(InputError, match="damaged"):
-        load(tmp_path / "model").recommend(["c"], 1)
-
-
 def test_clicks_that_point_outside_never_reach_a_compiled_loop(tmp_path):
-    from unexposed.data.clicks import Judgements
-    from unexposed.evaluation.protocols import PROTOCOLS, evaluate
-
-    place = tmp_path / "model"
-    numbered("a", 4).save(place)
-    forge(place, {"clicks.items": np.array([0, 2**30], INT32)})
-    model = load(place)
+    numbered("a", 4).save(tmp_path / "model")
+    forge(tmp_path / "model", {"clicks.items": np.array([0, 2**30], INT32)})
+    model = load(tmp_path / "model")
     judged = Judgements.from_pairs(
-        np.array([2]),
-        np.array([1]),
-        np.array([True]),
-        user_ids=model.user_ids,
-        item_ids=model.item_ids,
+        [2], [1], [True], user_ids=model.user_ids, item_ids=model.item_ids
     )
     catalogue = next(p for p in PROTOCOLS.values() if p.candidates == "catalogue")
     with pytest.raises(InputError, match="item index outside"):

@@ -43,7 +43,6 @@ class Dataset:
     records its checksum beside the file, and the file must keep it.
     """
 
-    name: str
     title: str
     folder: str
     files: dict[str, str | None]  # path inside the folder → SHA-256
@@ -319,7 +318,6 @@ def _read_matrix(path: Path, *, n_rows: int, n_columns: int) -> NDArray[np.float
 
 DATASETS = {
     "coat": Dataset(
-        name="coat",
         title="Coat",
         folder="coat",
         files={
@@ -339,7 +337,6 @@ DATASETS = {
         read=_read_coat,
     ),
     "yahoo_r3": Dataset(
-        name="yahoo_r3",
         title="Yahoo!R3",
         folder="yahoo_r3",
         files={
@@ -354,7 +351,6 @@ DATASETS = {
         read=_read_yahoo_r3,
     ),
     "ml_100k": Dataset(
-        name="ml_100k",
         title="MovieLens 100K",
         folder="ml-100k",
         files={
@@ -368,7 +364,6 @@ DATASETS = {
         read=_read_ml_100k,
     ),
     "amazon_cds": Dataset(
-        name="amazon_cds",
         title="Amazon CDs and Vinyl",
         folder="amazon_cds",
         files={_AMAZON: None},
