@@ -1,13 +1,15 @@
-"""Each metric by brute force or by hand; weights in a known world."""
+"""Each metric by brute force and against ir_measures; weights in a known world."""
 
 import doctest
 from itertools import product
 from math import log2
 
+import ir_measures
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ir_measures import AP, RR, P, Qrel, R, ScoredDoc, Success, nDCG
 
 from unexposed.errors import InputError
 from unexposed.ranking import metrics
@@ -34,6 +36,17 @@ def relevance_lists(ranking):
     for user, rank in zip(ranking.users, ranking.ranks, strict=True):
         lists[user][rank - 1] = 1
     return lists
+
+
+def random_ranking(seed, *, n_users, max_candidates=30):
+    """A random ranking in which every user has a relevant item."""
+    generator = np.random.default_rng(seed)
+    n_candidates = generator.integers(1, max_candidates + 1, size=n_users)
+    ranks = [
+        generator.choice(n, size=generator.integers(1, n + 1), replace=False) + 1
+        for n in n_candidates
+    ]
+    return ranking_of(*ranks, n_candidates=n_candidates)
 
 
 @st.composite
@@ -95,6 +108,35 @@ def test_many_users_at_once_equal_one_user_at_a_time(ranking, k):
     for name in expected[0]:
         by_user = [values[name] for values in expected]
         assert METRICS[name](ranking, k) == pytest.approx(by_user), name
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_measures_that_ir_measures_defines_agree_with_it(k):
+    ours = {
+        nDCG @ k: metrics.ndcg,
+        AP @ k: metrics.map_per_relevant,
+        P @ k: metrics.precision,
+        R @ k: metrics.recall,
+        RR @ k: metrics.reciprocal_rank,
+        Success @ k: metrics.hit_rate,
+    }
+    ranking = random_ranking(k, n_users=60)
+    lists = relevance_lists(ranking)
+    qrels = [
+        Qrel(str(user), f"{place:02d}", 1)
+        for user, relevance in enumerate(lists)
+        for place in np.flatnonzero(relevance)
+    ]
+    run = [
+        ScoredDoc(str(user), f"{place:02d}", float(-place))
+        for user, relevance in enumerate(lists)
+        for place in range(len(relevance))
+    ]
+    theirs = {measure: np.full(ranking.n_users, np.nan) for measure in ours}
+    for result in ir_measures.iter_calc(list(ours), qrels, run):
+        theirs[result.measure][int(result.query_id)] = result.value
+    for measure, metric in ours.items():
+        assert metric(ranking, k) == pytest.approx(theirs[measure], abs=1e-9), measure
 
 
 @checked
