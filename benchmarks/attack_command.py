@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU adds in any order: bits could not be compared
 import optuna  # noqa: F401
 
 from unexposed import cli
