@@ -19,7 +19,7 @@ def fold_in(document: list[dict[str, Any]]) -> Table:
     heads = ["", "seed", "trained with all", "folded in", "popular list", "difference (± 1 se)"]
     note = (
         f"Yahoo!R3, {document[0]['users']:,} users left out of the training; DCG@3 under protocol "
-        "`ubo-ijcai22`; the bar is −2 %. The error is that of the mean over users."
+        "`ubo-ijcai22`; the bar is −2 %. The error is the standard error of the mean over users."
     )
     return Table("fold-in", "Users folded in", heads, rows, [note])
 

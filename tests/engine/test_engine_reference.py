@@ -174,5 +174,5 @@ def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective(monke
     monkeypatch.setitem(losses.LOSSES, "without_kernel", without_kernel)
     assert type(build(Objective("without_kernel"), optimiser, factors)) is ReferenceEngine
     if not cuda.available():
-        with pytest.raises(InputError, match="no CUDA card"):
+        with pytest.raises(InputError, match="needs a CUDA GPU"):
             build(objective, optimiser, factors, name="cuda")

@@ -61,7 +61,7 @@ class Text:
         if len(header) > MOST_COLUMNS:  # each takes polars kilobytes, whether it is read or not
             raise InputError(
                 f"{self.name} has {len(header):,} columns, {MOST_COLUMNS:,} at most; "
-                "write those of users, items and ratings alone"
+                "keep the columns of users, items and ratings"
             )
         better = max(DELIMITERS, key=header[0].count)
         if len(header) == 1 and better in header[0]:

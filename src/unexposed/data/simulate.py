@@ -245,7 +245,7 @@ def trim(
 
     Appendix F of the paper cuts Amazon CDs so. It does not say whether the counts are taken
     again after a removal; we take both once, before anything is removed. "First" is the order
-    of the ids, for Amazon that of the file. A user may be left without ratings.
+    of the ids; for Amazon, the order of the file. A user may be left without ratings.
     """
     active = np.bincount(ratings.users)[ratings.users] >= min_user_ratings
     kept = active & (np.bincount(ratings.items)[ratings.items] >= min_item_ratings)

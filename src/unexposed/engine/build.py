@@ -35,7 +35,7 @@ def build(
     if name == "auto":
         name = "reference" if not known else "cuda" if cuda.available() else "cpu"
     elif name == "cuda" and not cuda.available():
-        raise InputError("there is no CUDA card here, or no triton; use engine cpu or auto")
+        raise InputError("the cuda engine needs a CUDA GPU and triton; use engine cpu or auto")
     given: dict[str, Any] = {
         "exposure": exposure,
         "features": features,

@@ -97,7 +97,7 @@ Initial = Mapping[str, NDArray[Any]]
 
 
 def put_back(tables: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any]]) -> None:
-    """Copy a state into the tables it was taken from, or into those of the same engine."""
+    """Copy a state into tables of the same shapes and types."""
     for name, table in tables.items():
         if (state[name].shape, state[name].dtype) != (table.shape, table.dtype):
             raise ValueError(f"{name} has not the shape it has here")

@@ -224,7 +224,7 @@ def write_arrays(path: Path, arrays: Arrays) -> str:
 
 
 def map_arrays(descriptor: int) -> tuple[Arrays, Any, str]:
-    """Read-only views of the arrays in an open file, their checksums, and that of the header.
+    """Read-only views of the arrays in an open file, with the checksums of arrays and header.
 
     Every length is checked against the file before it is used.
     """

@@ -35,7 +35,7 @@ class EASE(Recommender):
     """
 
     name: ClassVar[str] = "ease"
-    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})  # it always starts afresh
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})  # an update starts afresh
     regularisation: float = setting(100.0, "λ", above=0, search=(1, 5000))
     popularity_exponent: float = setting(
         0.0,

@@ -20,7 +20,7 @@ class Popularity(Recommender):
 
     name: ClassVar[str] = "popularity"
     baseline: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # an update starts afresh
 
     def train(
         self,

@@ -19,7 +19,7 @@ class Random(Recommender):
 
     name: ClassVar[str] = "random"
     baseline: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # and starts anew all the same
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})  # an update starts afresh
 
     def train(
         self,

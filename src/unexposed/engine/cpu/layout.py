@@ -72,7 +72,7 @@ PLAN: dict[str, tuple[str, ...]] = {  # one row for each batch that is laid out
     "n_clicks": (INT, "batches"),
     "n_pairs": (INT, "batches"),
     "pair_item": (INT, "batches", "pairs"),
-    "pair_user_at": (INT, "batches", "pairs"),  # the place of its user among those of the batch
+    "pair_user_at": (INT, "batches", "pairs"),  # the place of its user in the batch's users
     "pair_item_at": (INT, "batches", "pairs"),
     "pair_click": (FLAG, "batches", "pairs"),  # 1 for a click, 0 for an item drawn for it
     "pair_weight": (FLAG, "batches", "pairs"),
