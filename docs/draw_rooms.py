@@ -1,6 +1,6 @@
 """Draw the imports between the rooms of src/unexposed: python docs/draw_rooms.py
 
-Writes rooms.svg, and in architecture.md the tree of rooms and the table of imports.
+Writes rooms.svg, and in architecture.md the tree of rooms.
 """
 
 import ast
@@ -167,31 +167,18 @@ def _about(path: Path) -> str:
     return docstring.partition("\n")[0]
 
 
-def table(graph: Edges) -> str:
-    """Everything that each room imports."""
-    places = [name for layer in layers() for name in layer]
-    lines = ["| room | imports |", "|---|---|"]
-    for name in rooms():
-        targets = sorted(graph[name], key=places.index)
-        lines.append(f"| `{name}` | {', '.join(targets) or 'nothing'} |")
-    return "\n".join(lines)
-
-
-def filled(text: str, graph: Edges) -> str:
-    """The page with the tree and the table between their markers."""
-    for name, content in (("tree of rooms", tree()), ("table of imports", table(graph))):
-        before, start, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition(f"<!-- end of {name} -->")
-        if not start or not end:
-            raise ValueError(f"{PAGE.name} has no place marked {name!r}")
-        text = f"{before}{start}{content}\n{end}{after}"
-    return text
+def filled(text: str) -> str:
+    """The page with the tree between its markers."""
+    before, start, rest = text.partition("<!-- tree of rooms -->\n")
+    _, end, after = rest.partition("<!-- end of tree of rooms -->")
+    if not start or not end:
+        raise ValueError(f"{PAGE.name} has no place marked for the tree of rooms")
+    return f"{before}{start}{tree()}\n{end}{after}"
 
 
 def main() -> None:
-    graph = edges()
-    PICTURE.write_text(svg(graph), encoding="utf-8")
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), graph), encoding="utf-8")
+    PICTURE.write_text(svg(edges()), encoding="utf-8")
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
