@@ -39,6 +39,9 @@ class Recommender(ABC):
 
     def __post_init__(self) -> None:
         checks.check_values(self.name, self)
+        cls = type(self)
+        if cls.scores is Recommender.scores and cls.vectors is Recommender.vectors:
+            raise TypeError(f"{cls.__name__} must define `scores` or `vectors`")
 
     @final
     def fit(
@@ -111,8 +114,7 @@ class Recommender(ABC):
         """
         del clicks
         vectors = self.vectors(parameters)
-        if vectors is None:
-            raise NotImplementedError(f"{self.name} states neither scores nor vectors")
+        assert vectors is not None, "a method without vectors defines scores"
         return vectors.users[users] @ vectors.items.T
 
     def vectors(self, parameters: Parameters) -> Vectors | None:
