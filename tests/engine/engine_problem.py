@@ -15,6 +15,7 @@ from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Objective, Optimiser, Strategy
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.maths.relevance import Biases, DotProduct
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -52,6 +53,7 @@ class Problem(NamedTuple):
     samples: Samples
     validation: ValidationSet  # of the first users and items, and of the last item
     exposure: dict[str, NDArray[Any] | None]
+    relevance: DotProduct
 
     def start(self, *, learned: bool) -> Tables:
         names = list(self.parameters) if learned else ["user_factors", "item_factors"]
@@ -67,6 +69,7 @@ def random_problem(
     dim: int = DIM,
     scale: float = 0.5,
     most_drawn: int = 4,
+    biases: Biases = "none",
 ) -> Problem:
     """`n` clicks with 0 … `most_drawn` drawn items each."""
     rng = np.random.default_rng(seed)
@@ -81,14 +84,18 @@ def random_problem(
     validation_items = rows(n_items // 2, 150)
     validation_items[:100] = 3  # one item with more pairs than a block
     validation_items[-10:] = n_items - 1
+    relevance = DotProduct(dim, scale, biases)
+    parameters = {
+        "user_factors": normal(n_users, relevance.width),
+        "item_factors": normal(n_items, relevance.width),
+        "exposure_user_factors": normal(n_users, relevance.width),
+        "gate_weight": normal(relevance.width),
+        "gate_bias": normal(1),
+    }
+    for ones in fixed_columns(relevance, parameters):
+        ones[:] = 1
     return Problem(
-        {
-            "user_factors": normal(n_users, dim),
-            "item_factors": normal(n_items, dim),
-            "exposure_user_factors": normal(n_users, dim),
-            "gate_weight": normal(dim),
-            "gate_bias": normal(1),
-        },
+        parameters,
         Samples(
             rows(n_users - 1, n),
             start,
@@ -101,7 +108,14 @@ def random_problem(
             "item": rng.uniform(0.05, 1, n_items).astype(np.float32),
             "pair": rng.uniform(0.05, 1, (n_users, n_items)).astype(np.float32),
         },
+        relevance,
     )
+
+
+def fixed_columns(relevance: DotProduct, tables: Tables) -> list[NDArray[Any]]:
+    """Views of the columns of ones."""
+    fixed = {name: relevance.columns(name).fixed for name in ("user_factors", "item_factors")}
+    return [tables[name][:, column] for name, column in fixed.items() if column is not None]
 
 
 def clicks_with(users: Any, items: list[Any], weight: Any = 1.0) -> Samples:
@@ -136,6 +150,7 @@ def new_engine(
         problem.start(learned=objective.strategy is not None),
         exposure=problem.exposure[exposure],
         validation=problem.validation if validation else None,
+        relevance=problem.relevance,
         **options,
     )
 
@@ -174,6 +189,8 @@ def assert_agrees(
         epoch += 1
     assert fast.state()["steps"].tolist() == oracle.state()["steps"].tolist()
     learned = oracle.parameters()
+    for tables in (learned, fast.parameters()):
+        assert all((ones == 1).all() for ones in fixed_columns(problem.relevance, tables))
     assert distance(fast.parameters(), learned) < TOLERANCE[dtype]
     for name, table in learned.items():
         stays = objective.strategy == "frozen" and name not in ("user_factors", "item_factors")

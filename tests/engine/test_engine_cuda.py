@@ -230,6 +230,8 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=low_variance strategy=joint steps=10-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel_on_batch offset=0.8-float32-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel dim=17 steps=24-float64-cuda]",
+        f"{AGREES}[loss=low_variance strategy=bilevel biases=both lookahead=0.5-float64-cuda]",
+        f"{AGREES}[loss=low_variance strategy=bilevel_on_batch biases=both lookahead=0.5-float64-cuda]",
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
         "[low_variance-1-float64]",
     ],
@@ -239,6 +241,8 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=inverse_propensity_squared exposure=item-float64-cuda]",
         f"{AGREES}[loss=low_variance_squared exposure=none-float32-cuda]",
         f"{AGREES}[loss=pairwise exposure=none-float64-cuda]",
+        f"{AGREES}[loss=inverse_propensity biases=both exposure=pair-float64-cuda]",
+        f"{AGREES}[loss=pairwise biases=item exposure=pair-float64-cuda]",
         f"{ENGINES}::test_a_loss_without_a_form_in_the_kernels_is_refused[cuda]",
         f"{ENGINES}::test_a_row_met_late_is_corrected_by_the_steps_of_the_whole_training[cuda]",
         f"{__file__}::test_a_row_that_every_pair_touches_gets_one_step[low_variance]",

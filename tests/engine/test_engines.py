@@ -76,6 +76,10 @@ def case(objective: Objective, **options: Any) -> Any:
         # without drawn items weight decay alone moves the rows of the pairwise loss
         *(case(Objective(loss), most_drawn=0) for loss in ("low_variance", "pairwise")),
         case(BILEVEL, lookahead=0.5),
+        *(case(Objective("low_variance", s), biases="both", lookahead=0.5) for s in STRATEGIES),
+        *(case(BILEVEL, biases="both", dim=n, steps=24) for n in (1, 14, 15, 16)),  # two vectors
+        *(case(Objective(loss), biases="both", exposure="pair") for loss in LOSSES),
+        *(case(Objective(loss), biases="item", exposure="pair") for loss in PAIRWISE_LOSSES),
     ],
 )
 def test_an_engine_gives_the_parameters_of_the_reference(

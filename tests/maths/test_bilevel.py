@@ -9,6 +9,7 @@ from torch import Tensor, sigmoid
 from unexposed.engine.objective import Strategy
 from unexposed.maths.bilevel import (
     STRATEGIES,
+    Fixed,
     Pairs,
     factor_exposure_gradient,
     factor_hypergradient,
@@ -32,6 +33,7 @@ class Problem(NamedTuple):
     popularity: Tensor
     batch: Pairs
     validation: Pairs
+    fixed: Fixed = (None, None)  # columns of ones
 
     def exposure(self, alpha: Tensors, item_factors: Tensor | None = None) -> Tensor:
         """m of the batch, at ω by default."""
@@ -41,10 +43,13 @@ class Problem(NamedTuple):
         return gated(e[self.batch.users], items, w, b, theta, offset=0.8)
 
     def validation_loss(self, omega: Tensors) -> Tensor:
-        return factor_loss(omega, self.validation, torch.ones_like(self.validation.weight))
+        one = torch.ones_like(self.validation.weight)
+        return factor_loss(held(omega, self.fixed), self.validation, one)
 
     def closed_form(self, m: Tensor) -> Tensor:
-        return factor_hypergradient(*self.omega, self.batch, m, self.validation, lookahead=ETA)
+        return factor_hypergradient(
+            *self.omega, self.batch, m, self.validation, lookahead=ETA, fixed=self.fixed
+        )
 
     def carried(self, on_pairs: Tensor) -> Tensors:
         """A gradient on m, carried into α."""
@@ -74,6 +79,22 @@ def random_problem(seed: int, n_users: int = 6, n_items: int = 5, dim: int = 3) 
         popularity=0.1 + 0.9 * uniform(n_items),
         batch=pairs(40),  # of 30 possible ones: some come twice
         validation=pairs(12),
+    )
+
+
+def with_biases(problem: Problem) -> Problem:
+    """The problem with rows [ω_u, b_u, 1] and [ω_i, 1, b_i]."""
+    last = problem.omega[0].shape[1] - 1
+    fixed = (last, last - 1)
+    return problem._replace(omega=held(problem.omega, fixed), fixed=fixed)
+
+
+def held(omega: Tensors, fixed: Fixed) -> Tensors:
+    """ω with ones in its fixed columns, whatever it holds there."""
+    columns = (torch.arange(table.shape[1]) for table in omega)
+    return tuple(
+        torch.where(column == -1 if at is None else column == at, 1.0, table)
+        for table, column, at in zip(omega, columns, fixed, strict=True)
     )
 
 
@@ -170,13 +191,15 @@ def test_an_unclicked_item_like_a_liked_one_was_probably_not_shown():
 
 
 @every_seed
+@pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize("by", ["exposure model", "pair", "batch"])
-def test_closed_form_is_autograd_is_differences(seed, by):
-    problem = random_problem(seed)
+def test_closed_form_is_autograd_is_differences(seed, by, biases):
+    problem = with_biases(random_problem(seed, dim=5)) if biases else random_problem(seed)
     m = problem.exposure(problem.alpha)
     alpha = (m,) if by == "pair" else problem.alpha
 
     def train_loss(omega, alpha):
+        omega = held(omega, problem.fixed)
         if by == "pair":
             return factor_loss(omega, problem.batch, alpha[0])
         # on the batch, both steps see one m, taken at ω; otherwise gated() detaches ω in it
@@ -188,7 +211,9 @@ def test_closed_form_is_autograd_is_differences(seed, by):
         return train_loss(omega, alpha) if by == "batch" else problem.validation_loss(omega)
 
     if by == "batch":
-        on_pairs = factor_hypergradient_on_batch(*problem.omega, problem.batch, m, lookahead=ETA)
+        on_pairs = factor_hypergradient_on_batch(
+            *problem.omega, problem.batch, m, lookahead=ETA, fixed=problem.fixed
+        )
         general = hypergradient_on_batch(train_loss, problem.omega, alpha, lookahead=ETA)
     else:
         on_pairs = problem.closed_form(m)

@@ -4,7 +4,8 @@ A row that a batch does not touch keeps its values and its moments. Bias correct
 steps of the whole training, as in torch.optim.SparseAdam (which adds ε before the correction; here
 it is added after, as in torch.optim.Adam). Weight decay is added to the gradient of touched rows:
 for relevance once for each pair of the row, divided by the clicks of the batch, as if every pair
-had the loss L + decay/2·(|ωᵤ|² + |ωᵢ|²); for exposure, and in CJMF, once a step.
+had the loss L + decay/2·(|ωᵤ|² + |ωᵢ|²); for exposure, and in CJMF, once a step. Columns of biases
+have none (`relevance.Columns`).
 """
 
 from collections.abc import Mapping
@@ -18,12 +19,21 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class RowAdam:
-    """The moments of one table of rows."""
+    """The moments of one table of rows; `decaying` says how many of its columns have weight decay."""
 
-    def __init__(self, table: Tensor, *, learning_rate: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        table: Tensor,
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        decaying: int | None = None,
+    ) -> None:
         self._table = table
         self._learning_rate = learning_rate
-        self._weight_decay = weight_decay
+        self._weight_decay = torch.full(table.shape[1:], weight_decay, dtype=table.dtype)
+        if decaying is not None:
+            self._weight_decay[decaying:] = 0
         self._first = torch.zeros_like(table)
         self._second = torch.zeros_like(table)
 

@@ -40,9 +40,10 @@ def build(
         "exposure": exposure,
         "features": features,
         "validation": validation,
+        "relevance": relevance,
     }
     if name == "reference":
-        return ReferenceEngine(objective, optimiser, parameters, relevance=relevance, **given)
+        return ReferenceEngine(objective, optimiser, parameters, **given)
     if not is_product:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
     engines: dict[str, Callable[..., Engine]] = {"cuda": CudaEngine, "cpu": CpuEngine}

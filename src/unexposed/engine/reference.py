@@ -13,7 +13,7 @@ from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES
-from unexposed.maths.relevance import DotProduct, Relevance, Touched
+from unexposed.maths.relevance import Columns, DotProduct, Relevance, Touched, columns_of
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -51,6 +51,10 @@ class ReferenceEngine:
         self._n_parts = objective.validation_parts(validation)
         self._steps = 0  # taken so far
         self._dtype = dtype
+        self._columns = {
+            name: Columns() if name in LEARNED_EXPOSURE else columns_of(self._relevance, name)
+            for name in self._tables
+        }
         self._adam = {name: self._row_adam(name) for name in self._tables}
 
     def compile(self) -> None:
@@ -94,7 +98,12 @@ class ReferenceEngine:
             rates = (o.exposure_learning_rate * pace, o.exposure_weight_decay)
         else:
             rates = (o.learning_rate, o.weight_decay)
-        return RowAdam(self._tables[name], learning_rate=rates[0], weight_decay=rates[1])
+        return RowAdam(
+            self._tables[name],
+            learning_rate=rates[0],
+            weight_decay=rates[1],
+            decaying=self._columns[name].decaying,
+        )
 
     # ω: relevance -----------------------------------------------------------------------------
 
@@ -137,9 +146,16 @@ class ReferenceEngine:
         users: Tensor,
         items: Tensor,
     ) -> Tensor:
-        """The logits of pairs, the touched rows replaced by these."""
+        """The logits of pairs, the touched rows replaced by these, except in fixed columns.
+
+        So a fixed column has no gradient, neither here nor in the look-ahead.
+        """
         tables = dict(self._tables)
         for (name, t), rows in zip(touched.items(), leaves, strict=True):
+            fixed = self._columns[name].fixed
+            if fixed is not None:
+                held = torch.arange(rows.shape[1]) == fixed
+                rows = torch.where(held, tables[name][t.rows], rows)
             tables[name] = tables[name].index_put((t.rows,), rows)
         return self._relevance.logits(tables, users, items)
 

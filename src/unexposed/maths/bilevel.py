@@ -36,6 +36,7 @@ STRATEGIES: dict[str, str] = {
 }
 
 Parameters = tuple[Tensor, ...]
+Fixed = tuple[int | None, int | None]  # the fixed column of the user table and of the item table
 TrainLoss = Callable[[Parameters, Parameters], Tensor]  # (ω, α) → a sum over pairs
 ValidationLoss = Callable[[Parameters], Tensor]  # ω → a sum over pairs
 
@@ -114,24 +115,32 @@ def factor_hypergradient(
     validation: Pairs,
     *,
     lookahead: float,
+    fixed: Fixed = (None, None),
 ) -> Tensor:
     """dL_val(ω′)/dm of each pair of the batch, (B,), for p = σ(ωᵤᵀωᵢ) and L2 (appendix C).
 
     −η · p(1 − p)/(1 − mp)² · (gᵤᵀωᵢ + gᵢᵀωᵤ) without a click, g = ∂L_val/∂ω at ω′;
-    exactly 0 for a click (appendix B). In L_val, m = 1.
+    exactly 0 for a click (appendix B). In L_val, m = 1. Fixed columns of ω, the ones beside a
+    bias, do not move in ω′, and g is 0 there.
     """
-    ahead = _look_ahead(user_factors, item_factors, batch, exposure, lookahead)
+    ahead = _look_ahead(user_factors, item_factors, batch, exposure, lookahead, fixed)
     shown = torch.ones_like(validation.weight)
-    direction = _factor_gradients(*ahead, validation, shown)
+    direction = _factor_gradients(*ahead, validation, shown, fixed)
     return _through_step(user_factors, item_factors, batch, exposure, direction, lookahead)
 
 
 def factor_hypergradient_on_batch(
-    user_factors: Tensor, item_factors: Tensor, batch: Pairs, exposure: Tensor, *, lookahead: float
+    user_factors: Tensor,
+    item_factors: Tensor,
+    batch: Pairs,
+    exposure: Tensor,
+    *,
+    lookahead: float,
+    fixed: Fixed = (None, None),
 ) -> Tensor:
     """dL_train(ω′, m)/dm of each pair of the batch, (B,), through ω′ and directly."""
-    ahead = _look_ahead(user_factors, item_factors, batch, exposure, lookahead)
-    direction = _factor_gradients(*ahead, batch, exposure)
+    ahead = _look_ahead(user_factors, item_factors, batch, exposure, lookahead, fixed)
+    direction = _factor_gradients(*ahead, batch, exposure, fixed)
     through = _through_step(user_factors, item_factors, batch, exposure, direction, lookahead)
     direct = low_variance_exposure_gradient(_logits(*ahead, batch), batch.click, exposure)
     return through + batch.weight * direct
@@ -169,22 +178,29 @@ def _logits(user_factors: Tensor, item_factors: Tensor, pairs: Pairs) -> Tensor:
 
 
 def _factor_gradients(
-    user_factors: Tensor, item_factors: Tensor, pairs: Pairs, exposure: Tensor
+    user_factors: Tensor, item_factors: Tensor, pairs: Pairs, exposure: Tensor, fixed: Fixed
 ) -> tuple[Tensor, Tensor]:
     """∂/∂ω of Σ weight·L2, as two tables: each pair adds ∂L/∂x·ωᵢ to its user, ·ωᵤ to its item."""
     logit = _logits(user_factors, item_factors, pairs)
     slope = (pairs.weight * low_variance_gradient(logit, pairs.click, exposure))[:, None]
-    return (
-        _scatter(user_factors, pairs.users, slope * item_factors[pairs.items]),
-        _scatter(item_factors, pairs.items, slope * user_factors[pairs.users]),
-    )
+    on_users = _scatter(user_factors, pairs.users, slope * item_factors[pairs.items])
+    on_items = _scatter(item_factors, pairs.items, slope * user_factors[pairs.users])
+    for gradient, column in zip((on_users, on_items), fixed, strict=True):
+        if column is not None:
+            gradient[:, column] = 0
+    return on_users, on_items
 
 
 def _look_ahead(
-    user_factors: Tensor, item_factors: Tensor, batch: Pairs, exposure: Tensor, lookahead: float
+    user_factors: Tensor,
+    item_factors: Tensor,
+    batch: Pairs,
+    exposure: Tensor,
+    lookahead: float,
+    fixed: Fixed,
 ) -> tuple[Tensor, Tensor]:
     """ω′ = ω − η·∂L_train/∂ω."""
-    on_users, on_items = _factor_gradients(user_factors, item_factors, batch, exposure)
+    on_users, on_items = _factor_gradients(user_factors, item_factors, batch, exposure, fixed)
     return user_factors - lookahead * on_users, item_factors - lookahead * on_items
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Tables = Mapping[str, Tensor]
+Biases = Literal["none", "item", "both"]
+BIAS_COLUMNS: dict[Biases, int] = {"none": 0, "item": 1, "both": 2}
 
 
 class Touched(NamedTuple):
@@ -17,6 +19,13 @@ class Touched(NamedTuple):
 
     rows: Tensor
     pairs: Tensor
+
+
+class Columns(NamedTuple):
+    """How a step treats the columns of a table: all of them move and decay, except these."""
+
+    fixed: int | None = None  # the column of ones, which never moves
+    decaying: int | None = None  # how many columns, the first ones, have weight decay; None: all
 
 
 class Relevance(Protocol):
@@ -45,20 +54,70 @@ class Relevance(Protocol):
         ...
 
 
+@runtime_checkable
+class HasColumns(Protocol):
+    """A relevance model that fixes a column of a table, or keeps weight decay from some."""
+
+    def columns(self, table: str) -> Columns:
+        """How a step treats the columns of this table."""
+        ...
+
+
 @dataclass(frozen=True)
 class DotProduct:
-    """p_ui = σ(ω_uᵀω_i)."""
+    """p_ui = σ(ω_uᵀω_i), or with biases σ(ω_uᵀω_i + b_u + b_i).
+
+    Biases are further columns of both tables, so the logit stays one dot product:
+
+        both   users [ω_u, b_u, 1],  items [ω_i, 1, b_i]
+        item   users [ω_u, 1],       items [ω_i, b_i]
+
+    The columns of ones are fixed, and biases have no weight decay, which would pull a rare click
+    towards even odds. b_i starts at 0 and b_u at `start`: the global term is where b_u begins.
+    A pairwise loss takes the item's bias alone, since b_u cancels in a difference of logits.
+    """
 
     dim: int
     initial_scale: float  # standard deviation of the first vectors
+    biases: Biases = "none"
+    start: float = 0.0  # of b_u
+
+    @property
+    def width(self) -> int:
+        """Length of a row of either table."""
+        return self.dim + BIAS_COLUMNS[self.biases]
 
     def initial(
         self, n_users: int, n_items: int, rng: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
+        users = normal(rng, (n_users, self.dim), self.initial_scale)
+        items = normal(rng, (n_items, self.dim), self.initial_scale)
         return {
-            "user_factors": normal(rng, (n_users, self.dim), self.initial_scale),
-            "item_factors": normal(rng, (n_items, self.dim), self.initial_scale),
+            "user_factors": np.hstack([users, self._tail(n_users, (self.start, 1))]),
+            "item_factors": np.hstack([items, self._tail(n_items, (1, 0))]),
         }
+
+    def new_users(self, n_users: int) -> NDArray[np.float32]:
+        """Rows of users whose vectors start at zero."""
+        zeros = np.zeros((n_users, self.dim), dtype=np.float32)
+        return np.hstack([zeros, self._tail(n_users, (self.start, 1))])
+
+    def columns(self, table: str) -> Columns:
+        """A table's own column of ones is fixed; only the columns of ω decay."""
+        if self.biases == "none":
+            return Columns()
+        if table == "user_factors":
+            return Columns(self.width - 1, self.dim)
+        return Columns(self.dim if self.biases == "both" else None, self.dim)
+
+    def without_biases(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The columns of ω."""
+        return rows[:, : self.dim]
+
+    def _tail(self, n: int, both: tuple[float, float]) -> NDArray[np.float32]:
+        """The columns after ω of n rows."""
+        own = both[len(both) - BIAS_COLUMNS[self.biases] :]
+        return np.tile(np.array(own, dtype=np.float32), (n, 1))
 
     def touched(self, tables: Tables, users: Tensor, items: Tensor) -> dict[str, Touched]:
         del tables
@@ -72,6 +131,11 @@ class DotProduct:
 
     def scores(self, tables: Mapping[str, NDArray[Any]], users: NDArray[Any]) -> NDArray[Any]:
         return tables["user_factors"][users] @ tables["item_factors"].T
+
+
+def columns_of(relevance: Relevance, table: str) -> Columns:
+    """How a step treats the columns of this table; all alike where the model does not say."""
+    return relevance.columns(table) if isinstance(relevance, HasColumns) else Columns()
 
 
 def rows_of(indices: Tensor) -> Touched:

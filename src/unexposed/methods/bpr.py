@@ -17,7 +17,7 @@ class BPR(ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.dot_product(pairwise=True),
             loss="pairwise",
             drawing=Drawing(self.negatives, source=self.negatives_from),
         )

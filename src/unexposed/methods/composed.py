@@ -6,7 +6,7 @@ work with any parts.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
 from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct, Relevance
+from unexposed.maths.relevance import Biases, DotProduct, Relevance
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, Popularity
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
@@ -31,6 +31,7 @@ from unexposed.training.checkpoint import Memory
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
+BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users
 STEP = 2  # raised when a step computes something else: older results no longer count
 
 
@@ -43,6 +44,13 @@ class Composition:
     drawing: Drawing  # the samples of an epoch
     exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
     learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
+
+    def relevance_of(self, clicks: Clicks) -> Relevance:
+        """The relevance, whose user biases start at the log-odds of a click in these samples."""
+        relevance = self.relevance
+        if isinstance(relevance, DotProduct) and relevance.biases == "both":
+            return replace(relevance, start=self.drawing.log_odds(clicks))
+        return relevance
 
     def objective(self) -> Objective:
         if self.learning is None:
@@ -102,14 +110,26 @@ class ComposedMethod(TrainedMethod):
         search=["unclicked", "catalogue"],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
+    biases: bool = setting(
+        False,
+        "add a bias of the user and one of the item to the logit, without weight decay",
+        search=[False, True],
+    )
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
     @abstractmethod
     def composition(self) -> Composition:
         """The parts of this method, from its settings."""
 
-    def dot_product(self) -> DotProduct:
-        return DotProduct(self.dim, self.initial_scale)
+    def dot_product(self, *, pairwise: bool = False) -> DotProduct:
+        """ω_uᵀω_i; with the setting `biases`, + b_u + b_i, or + b_i for a pairwise loss."""
+        biases: Biases = "none" if not self.biases else "item" if pairwise else "both"
+        return DotProduct(self.dim, self.initial_scale, biases)
+
+    @property
+    def width(self) -> int:
+        relevance = self.composition().relevance
+        return relevance.width if isinstance(relevance, DotProduct) else self.dim
 
     def optimiser(self) -> Optimiser:
         return self.composition().optimiser(self.learning_rate, self.weight_decay)
@@ -117,8 +137,10 @@ class ComposedMethod(TrainedMethod):
     def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
         """The engine that will train this method, before its first step."""
         parts = self.composition()
-        start = parts.relevance.initial(clicks.n_users, clicks.n_items, rng)
-        start |= parts.exposure.initial(clicks.n_users, self.dim, side, rng)
+        relevance = parts.relevance_of(parts.learned_from(clicks, side))
+        _check_biases(side.start, biases=bool(_bias_start(relevance)))
+        start = relevance.initial(clicks.n_users, clicks.n_items, rng)
+        start |= parts.exposure.initial(clicks.n_users, self.width, side, rng)
         guide = None
         if parts.learning is not None:
             guide = parts.learning.guide.pairs(clicks, side.validation, rng)
@@ -126,7 +148,7 @@ class ComposedMethod(TrainedMethod):
             parts.objective(),
             self.optimiser(),
             continued(start, side.start),
-            relevance=parts.relevance,
+            relevance=relevance,
             exposure=parts.exposure.table(clicks, side),
             features=side.user_features,
             validation=guide,
@@ -144,9 +166,11 @@ class ComposedMethod(TrainedMethod):
         if kind != "ReferenceEngine":  # it has nothing to compile
             progress.note(f"compiling the {name} engine, once on each machine")
         engine.compile()
+        learned_from = parts.learned_from(clicks, side)
+        biases = _bias_start(parts.relevance_of(learned_from))
         return training.Trainee(
-            *self._steps_and_epoch(engine, parts.learned_from(clicks, side), seed, rng),
-            parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side),
+            *self._steps_and_epoch(engine, learned_from, seed, rng),
+            parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
         )
@@ -185,6 +209,12 @@ class ComposedMethod(TrainedMethod):
             return None
         return Vectors(parameters["user_factors"], parameters["item_factors"])
 
+    def tastes(self, parameters: Parameters) -> Vectors | None:
+        relevance, found = self.composition().relevance, self.vectors(parameters)
+        if found is None or not isinstance(relevance, DotProduct):
+            return found
+        return Vectors(*(relevance.without_biases(rows) for rows in found))
+
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
         return self.composition().exposure.block(parameters, users)
 
@@ -200,8 +230,11 @@ class ComposedMethod(TrainedMethod):
         self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
     ) -> Parameters:
         parts = self.composition()
-        if not isinstance(parts.relevance, DotProduct):
+        relevance = parts.relevance
+        if not isinstance(relevance, DotProduct):
             raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
+        if BIAS_START in parameters:
+            relevance = replace(relevance, start=float(parameters[BIAS_START][0]))
         vectors = fold_in.solve(
             parameters["item_factors"],
             clicks,
@@ -212,9 +245,25 @@ class ComposedMethod(TrainedMethod):
             n_clicks=n_clicks,
             batch_size=self.batch_size,
             epochs=epochs,
+            relevance=relevance,
         )
         rows = parts.exposure.rows_of_new_users(parameters, clicks.n_users)
         return {"user_factors": vectors, **rows}
+
+
+def _bias_start(relevance: Relevance) -> Parameters:
+    """Where user biases start, as a parameter of the model; nothing without biases."""
+    if not isinstance(relevance, DotProduct) or relevance.biases == "none":
+        return {}
+    return {BIAS_START: np.array([relevance.start], dtype=np.float32)}
+
+
+def _check_biases(start: Parameters | None, *, biases: bool) -> None:
+    """Refuse an earlier model whose rows have other columns."""
+    if start is not None and (BIAS_START in start) != biases:
+        raise InputError(
+            f"the earlier model was trained with biases={not biases}: continue it with the same"
+        )
 
 
 # Settings that several methods share

@@ -25,9 +25,9 @@ class Exposure:
         del clicks, side
         return None
 
-    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+    def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
         """The parameters to learn, at the start of training."""
-        del n_users, dim, side, rng
+        del n_users, width, side, rng
         return {}
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
@@ -116,7 +116,9 @@ class Given(Exposure):
 class Gated(Exposure):
     """m = r(ω_i)·σ(e_uᵀω_i + offset) + (1 − r(ω_i))·θ_i,  r(x) = σ(wᵀx + b).
 
-    e, w and b are learned.
+    e, w and b are learned. Where relevance has biases, ω_i is the item's whole row [ω_i, 1, b_i]:
+    then e_u and w also have a term of their own, the user's activity in e_u, and a slope on the
+    item's bias.
     """
 
     popularity: Popularity
@@ -129,15 +131,15 @@ class Gated(Exposure):
         del side
         return self.popularity.of(clicks)
 
-    def initial(self, n_users: int, dim: int, side: Side, rng: np.random.Generator) -> Parameters:
+    def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
         features = side.user_features
         if features is None:
             name, rows = "exposure_user_factors", n_users
         else:
             name, rows = "exposure_feature_weight", checked_features(features, n_users).shape[1]
         return {
-            name: normal(rng, (rows, dim), self.initial_scale),
-            "gate_weight": normal(rng, (1, dim), self.initial_scale)[0],
+            name: normal(rng, (rows, width), self.initial_scale),
+            "gate_weight": normal(rng, (1, width), self.initial_scale)[0],
             "gate_bias": np.full(1, self.gate_start, dtype=np.float32),
         }
 

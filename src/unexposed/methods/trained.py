@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from unexposed.data.clicks import Clicks
+from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.held_out import CANDIDATES, EXPONENT, K, held_out_quality
@@ -38,6 +39,11 @@ class TrainedMethod(Recommender):
         "once the epoch is chosen, train again on all clicks, held-out ones included",
         before=False,
     )
+
+    @property
+    def width(self) -> int:
+        """Length of a row of the factor tables: dim, and columns for biases."""
+        return self.dim
 
     def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
@@ -110,6 +116,13 @@ def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Gener
 def continued(initial: Parameters, start: Parameters | None) -> Parameters:
     """Put the rows of an earlier model at the head of each initial table."""
     for name, table in initial.items():
-        if start is not None and name in start:
-            table[: len(start[name])] = start[name]
+        if start is None or name not in start:
+            continue
+        earlier = start[name]
+        if earlier.shape[1:] != table.shape[1:]:
+            raise InputError(
+                f"the {name} of the earlier model have {earlier.shape[-1]} columns, here they have "
+                f"{table.shape[-1]}: continue it with its own settings"
+            )
+        table[: len(earlier)] = earlier
     return initial

@@ -25,7 +25,7 @@ class UBPR(PopularitySettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.dot_product(pairwise=True),
             loss="inverse_propensity_pairwise",
             exposure=Given(self.popularity()),
             drawing=Drawing(self.negatives),

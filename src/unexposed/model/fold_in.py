@@ -1,7 +1,7 @@
 """Fold in users who come after training: learn their vectors, change nothing else.
 
-A user's vector is learned as training would have learned it with the items fixed at their final
-values: by Adam on this user's clicks, for as many epochs as the model kept. An epoch's clicks, each
+A user's vector, with its bias, is learned as training would have learned it with the items fixed at
+their final values: by Adam on this user's clicks, for as many epochs as the model kept. An epoch's clicks, each
 with its drawn items, are spread over as many batches as training had; the clicks of one batch make
 one step, numbered as in training. So negatives, weight decay, step size and early stopping are the
 same as in training, and there is nothing to tune. A user's vector depends on their clicks only.
@@ -23,6 +23,7 @@ from unexposed.data.ids import Ids, match
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.errors import InputError
+from unexposed.maths.relevance import DotProduct
 from unexposed.model.filters import entries
 from unexposed.model.fold_in_kernel import learn_users
 from unexposed.sampling.samples import Drawing
@@ -132,11 +133,14 @@ def solve(
     n_clicks: int,  # of the training
     batch_size: int,
     epochs: int,
+    relevance: DotProduct | None = None,  # where vectors start; None: at zero, without biases
     threads: int | None = None,
 ) -> NDArray[np.float32]:
     """The vectors of the users of these clicks, with the items fixed."""
-    n_items = len(item_factors)
-    vectors = np.zeros((clicks.n_users, item_factors.shape[1]))
+    n_items, width = item_factors.shape
+    relevance = relevance or DotProduct(width, 0.0)
+    columns = relevance.columns("user_factors")
+    vectors = relevance.new_users(clicks.n_users).astype(np.float64)
     threads = max(1, min(threads or CORES, clicks.n_users))
     bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
     given = (
@@ -153,6 +157,8 @@ def solve(
         min(batch_size, n_clicks),
         optimiser.learning_rate,
         optimiser.weight_decay,
+        -1 if columns.fixed is None else columns.fixed,
+        width if columns.decaying is None else columns.decaying,
         epochs,
         np.uint64(SEED),
     )

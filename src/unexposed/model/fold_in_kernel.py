@@ -7,7 +7,7 @@ import numpy as np
 from unexposed.compiled import STEP, below, compiled, mix
 from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, pairwise_scale, value_and_slope
 from unexposed.engine.cpu.lanes import whole
-from unexposed.engine.cpu.rows import adam_of_terms, correct_rates
+from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, hold
 from unexposed.sampling.draw import draw_item, list_unclicked
 
 Array = Any
@@ -29,6 +29,8 @@ def learn_users(
     batch_size: int,
     learning_rate: float,
     weight_decay: float,
+    fixed: int,  # the column that never moves, −1 without
+    decaying: int,  # columns with weight decay, the first ones
     epochs: int,
     seed: Any,
     first_user: int,
@@ -40,7 +42,8 @@ def learn_users(
     room = np.empty(n_items, dtype=np.int32)
     width = whole(dim, 8)  # of float64
     record, gradient = np.zeros(3 * width), np.zeros(width)  # see `rows.py`
-    vector = record[:dim]
+    vector, decays = record[:dim], np.zeros(width)
+    decays[:decaying] = 1
     rates, corrected = np.array([[learning_rate, weight_decay]]), np.empty((1, 3))
     for user in range(first_user, stop_user):
         own = clicked[user_start[user] : user_start[user + 1]]
@@ -67,7 +70,9 @@ def learn_users(
                 number = epoch * n_batches + batch[order[n]] + 1  # of the step in training
                 correct_rates(corrected, rates, number)
                 gradient /= batch_size
-                adam_of_terms(record, 0, gradient, 0, corrected[0], n_pairs / batch_size, width)
+                hold(gradient, 0, fixed, 0)
+                terms = n_pairs / batch_size
+                adam_of_terms(record, 0, gradient, 0, corrected[0], terms, decays, width)
         vectors[user] = vector
 
 

@@ -123,9 +123,9 @@ def _check_shapes(model: Model) -> None:
         for ending, n in rows.items():
             if name.endswith(ending) and len(array) != n:
                 raise ValueError(f"{name} has {len(array)} rows for {n}")
-        dim = getattr(model.method, "dim", None)
-        if name.endswith("_factors") and dim not in (None, array.shape[-1]):
-            raise ValueError(f"{name} has {array.shape[-1]} columns for {dim}")
+        width = getattr(model.method, "width", None)
+        if name.endswith("_factors") and width not in (None, array.shape[-1]):
+            raise ValueError(f"{name} has {array.shape[-1]} columns for {width}")
     nobody = np.zeros(0, dtype=np.int32)
     method, parameters = model.method, model.parameters
     blocks = [model.scores(nobody)]

@@ -187,7 +187,7 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
     """The k users or items whose vectors point the same way, by the cosine of the angle."""
     import polars as pl
 
-    found = model.method.vectors(model.parameters)
+    found = model.method.tastes(model.parameters)
     if found is None:
         raise InputError(f"{model.method.name} has no {kind} vectors to compare")
     vectors = found.users if kind == "user" else found.items

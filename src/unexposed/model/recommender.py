@@ -122,6 +122,13 @@ class Recommender(ABC):
         del parameters
         return None
 
+    def tastes(self, parameters: Parameters) -> Vectors | None:
+        """The vectors whose angle says how alike two users or items are: those of the score.
+
+        A method whose vectors hold biases leaves them out.
+        """
+        return self.vectors(parameters)
+
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
         """How likely each of these users was shown each item; None if not modelled."""
         del parameters, users

@@ -71,9 +71,10 @@ def _clicked(model: Model, user: int, names: Names) -> list[dict[str, Any]]:
 
 def _like(model: Model, user: int, item: int, names: Names) -> str | None:
     """The clicked item with the most similar vector, where items have vectors."""
-    vectors = model.parameters.get("item_factors")
-    if vectors is None:
+    found = model.method.tastes(model.parameters)
+    if found is None:
         return None
+    vectors = found.items
     clicks = model.clicks
     clicked = clicks.items[clicks.user_start[user] : clicks.user_start[user + 1]]
     own = vectors[clicked]

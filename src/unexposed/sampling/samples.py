@@ -93,6 +93,17 @@ class Drawing:
         n = np.maximum(clicks.user_counts, 1)
         return ((clicks.n_items - n) / (n * self.negatives)).astype(np.float32)
 
+    def log_odds(self, clicks: Clicks) -> float:
+        """The log-odds of a click among the weighted pairs of an epoch: log(clicks / Σ weights)."""
+        n = clicks.user_counts
+        left = (n > 0) * (clicks.n_items - n)  # the unclicked pairs of users with clicks
+        if self.every_pair:
+            drawn = left
+        else:
+            has_some = left > 0 if self.source == "unclicked" else n > 0
+            drawn = has_some * n * self.negatives * self.weight(clicks)
+        return float(np.log(len(clicks) / max(drawn.sum(), 1)))  # 1: where everything is clicked
+
 
 def drawn(
     clicks: Clicks,

@@ -33,6 +33,7 @@ from unexposed.engine.cpu.layout import (
     arrays,
 )
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser, put_back
+from unexposed.maths.relevance import DotProduct
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -56,6 +57,7 @@ class CpuEngine:
         exposure: NDArray[Any] | None = None,
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
+        relevance: DotProduct | None = None,
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
     ) -> None:
@@ -67,7 +69,9 @@ class CpuEngine:
         self._n_items = len(parameters["item_factors"])
         self._width = whole(self._dim, self._dtype.itemsize)
         self._names = list(parameters)
-        self._tables = self._new_tables(optimiser, parameters, exposure)
+        self._tables = self._new_tables(
+            optimiser, parameters, exposure, relevance or DotProduct(self._dim, 0.0)
+        )
         self._guide = new_guide(
             validation if objective.strategy == "bilevel" else None,
             n_parts=objective.validation_parts(validation),
@@ -128,7 +132,11 @@ class CpuEngine:
         self._run(Samples(rows, start, rows, weight), 1)
 
     def _new_tables(
-        self, optimiser: Optimiser, parameters: Initial, exposure: NDArray[Any] | None
+        self,
+        optimiser: Optimiser,
+        parameters: Initial,
+        exposure: NDArray[Any] | None,
+        relevance: DotProduct,
     ) -> Tables:
         o = optimiser
         users, items = (self._table(parameters[name]) for name in RELEVANCE)
@@ -146,7 +154,17 @@ class CpuEngine:
         if exposure is None:
             exposure = np.ones(self._n_items)
         shown = np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"])
-        return Tables(self._width, users, items, exposure_users, gate, np.array(rates), shown)
+        of_users, of_items = (relevance.columns(name) for name in RELEVANCE)
+        decays = aligned_zeros((self._width,), self._dtype)
+        decays[: of_users.decaying] = 1  # alike for both tables
+        return Tables(
+            self._width,
+            *(users, items, exposure_users, gate),
+            np.array(rates),
+            shown,
+            decays,
+            *(-1 if c.fixed is None else c.fixed for c in (of_users, of_items)),
+        )
 
     def _table(self, values: NDArray[Any]) -> NDArray[Any]:
         """The values with room for their moments, padded to whole vectors, flattened."""

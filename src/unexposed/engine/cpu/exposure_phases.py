@@ -42,6 +42,7 @@ from unexposed.engine.cpu.rows import (
     add_scaled,
     dot,
     fetch,
+    hold,
     put,
     put_scaled,
     put_zero,
@@ -106,6 +107,7 @@ def look_ahead_users(s: Step, b: int, thread: int) -> None:
             put(ahead, dim * at, users, 3 * dim * user_row[g], dim)
             for k in range(user_start[g], user_start[g + 1]):
                 add_scaled(ahead, dim * at, items, 3 * dim * pair_item[k], work.slope[k], dim)
+            hold(ahead, dim * at, t.fixed_of_users, 1)
 
 
 @jit
@@ -141,6 +143,7 @@ def look_ahead_items(s: Step, b: int, thread: int) -> None:
         for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
             k = item_pairs[j]
             add_scaled(ahead, dim * at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
+        hold(ahead, dim * at, t.fixed_of_items, 1)
 
 
 @jit
@@ -208,6 +211,7 @@ def go_along_users(s: Step, b: int, part: int, thread: int) -> None:
 def go_along_item(s: Step, b: int, h: int, direction: Array) -> None:
     """Add gᵢᵀωᵤ of every unclicked pair of an item; a click has no hypergradient (appendix B)."""
     t, plan, work = s.tables, s.plan, s.work
+    hold(direction, 0, t.fixed_of_items, 0)
     for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
         k = plan.item_pairs[b, j]
         if plan.pair_click[b, k] == 0:
@@ -219,6 +223,7 @@ def go_along_item(s: Step, b: int, h: int, direction: Array) -> None:
 def go_along_user(s: Step, b: int, g: int, direction: Array) -> None:
     """Add gᵤᵀωᵢ of every unclicked pair of a user."""
     t, plan, work = s.tables, s.plan, s.work
+    hold(direction, 0, t.fixed_of_users, 0)
     for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
         if plan.pair_click[b, k] == 0:
             item = 3 * t.dim * plan.pair_item[b, k]

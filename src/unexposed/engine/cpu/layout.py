@@ -35,6 +35,9 @@ class Tables(NamedTuple):
     gate: Array  # w, then b in a row of its own
     rates: Array  # (3, 2): learning rate and weight decay of ω, of e, of the gate
     exposure: Array  # (n_users or 1, n_items): m, or the θ of the gate
+    decays: Array  # (dim): 1 for a column of ω with weight decay, 0 for one without
+    fixed_of_users: int  # the column of ω_u that never moves, −1 without
+    fixed_of_items: int
 
 
 class Guide(NamedTuple):

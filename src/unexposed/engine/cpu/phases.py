@@ -32,7 +32,7 @@ from unexposed.engine.cpu.layout import (
     find_guides,
     lay_out,
 )
-from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, put, sum_up
+from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, hold, put, sum_up
 
 
 @jit
@@ -60,7 +60,8 @@ def step_users(s: Step, b: int, thread: int) -> None:
             put(work.old_users, dim * g, users, 3 * dim * user, dim)
             one, behind = user_start[g], user_start[g + 1]
             sum_up(own, 0, items, 3 * dim, pair_item, work.slope, one, behind, dim)
-            adam_of_terms(users, user, own, 0, rates, (behind - one) * mean, dim)
+            hold(own, 0, t.fixed_of_users, 0)
+            adam_of_terms(users, user, own, 0, rates, (behind - one) * mean, t.decays, dim)
             if options.strategy == BILEVEL and guide.user_number[user] >= 0:
                 number = guide.user_number[user]
                 put(guide.ahead_users, dim * number, users, 3 * dim * user, dim)
@@ -142,6 +143,7 @@ def item_gradients(s: Step, b: int, first: int, last: int) -> None:
     t, work = s.tables, s.work
     for h in range(first, last):
         sum_over_users(work.on_items, t.dim * h, work.old_users, s, b, h)
+        hold(work.on_items, t.dim * h, t.fixed_of_items, 0)
 
 
 @jit
@@ -151,7 +153,7 @@ def item_updates(s: Step, b: int, first: int, last: int, thread: int) -> None:
     dim, rates, mean = t.dim, work.rates[thread, RELEVANCE_RATES], 1.0 / plan.n_clicks[b]
     for h in range(first, last):
         item, terms = plan.item_row[b, h], plan.item_start[b, h + 1] - plan.item_start[b, h]
-        adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, dim)
+        adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, t.decays, dim)
         if s.options.strategy == BILEVEL and guide.item_number[item] >= 0:
             put(guide.ahead_items, dim * guide.item_number[item], t.items, 3 * dim * item, dim)
 

@@ -61,6 +61,13 @@ def put_zero(target: Array, at: int, dim: int) -> None:
 
 
 @jit_inline
+def hold(target: Array, at: int, column: int, value: Any) -> None:
+    """Set the fixed column of a row; −1: it has none."""
+    if column >= 0:
+        target[at + column] = value
+
+
+@jit_inline
 def add_scaled(target: Array, at: int, source: Array, other: int, scale: Any, dim: int) -> None:
     at_, other_ = np.uint64(at), np.uint64(other)
     by = fill(target, target.dtype.type(scale))
@@ -119,14 +126,24 @@ STEP, SCALE, DECAY = range(3)
 @jit_inline
 def adam(table: Array, row: int, gradient: Array, at: int, rates: Array, dim: int) -> None:
     """Move a row against its gradient, as `engine/adam.py` says."""
-    adam_of_terms(table, row, gradient, at, rates, 1.0, dim)
+    adam_of_terms(table, row, gradient, at, rates, 1.0, None, dim)
 
 
 @jit_inline
 def adam_of_terms(
-    table: Array, row: int, gradient: Array, at: int, rates: Array, terms: float, dim: int
+    table: Array,
+    row: int,
+    gradient: Array,
+    at: int,
+    rates: Array,
+    terms: float,
+    decays: Array | None,
+    dim: int,
 ) -> None:
-    """Move a row whose weight decay the loss holds `terms` times."""
+    """Move a row whose weight decay the loss holds `terms` times.
+
+    `decays` holds 1 for a column with weight decay, 0 for one without; None: all have it.
+    """
     real = table.dtype.type
     step, scale = fill(table, real(rates[STEP])), fill(table, real(rates[SCALE]))
     decay = fill(table, real(rates[DECAY] * terms))
@@ -138,7 +155,10 @@ def adam_of_terms(
     second = first + np.uint64(dim)
     for k in range(np.uint64(0), np.uint64(dim), width(table)):
         old = load(table, value + k)
-        slope = load(gradient, at_ + k) + decay * old
+        if decays is None:
+            slope = load(gradient, at_ + k) + decay * old
+        else:
+            slope = load(gradient, at_ + k) + decay * load(decays, k) * old
         mean = beta1 * load(table, first + k) + rest1 * slope
         square = beta2 * load(table, second + k) + rest2 * slope * slope
         store(table, first + k, mean)

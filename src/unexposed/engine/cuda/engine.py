@@ -24,6 +24,7 @@ from unexposed.engine.closed_form import check_objective, check_samples, loss_co
 from unexposed.engine.cuda.device import load
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
+from unexposed.maths.relevance import DotProduct
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -64,6 +65,7 @@ class CudaEngine:
         exposure: NDArray[Any] | None = None,
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
+        relevance: DotProduct | None = None,
         dtype: torch.dtype = torch.float32,
         device: str = "cuda",
     ) -> None:
@@ -80,6 +82,7 @@ class CudaEngine:
         self._state = torch.zeros(5, dtype=torch.int64, device=device)
         self._loss = torch.zeros(1, dtype=torch.float64, device=device)
         self._arguments = self._fixed(objective, optimiser, exposure)
+        self._arguments |= self._columns(relevance or DotProduct(self._dim, 0.0))
         if validation is not None and objective.strategy == "bilevel":
             self._arguments |= self._guide(validation, objective.validation_parts(validation))
         self._sampler: DeviceSampler | None = None  # the last one made
@@ -201,6 +204,15 @@ class CudaEngine:
             "PARTS": users.shape[1],
             "WIDTH": self._width,
             "COLUMNS": 1 << (self._width - 1).bit_length(),
+        }
+
+    def _columns(self, relevance: DotProduct) -> dict[str, int]:
+        """How the kernels treat the columns of both tables; alike where there are no biases."""
+        of_users, of_items = (relevance.columns(name) for name in RELEVANCE)
+        return {
+            "USER_ONES": -1 if of_users.fixed is None else of_users.fixed,
+            "ITEM_ONES": -1 if of_items.fixed is None else of_items.fixed,
+            "DECAYING": self._width if of_users.decaying is None else of_users.decaying,
         }
 
     def _guide(self, validation: ValidationSet, parts: int) -> dict[str, Any]:

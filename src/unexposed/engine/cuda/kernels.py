@@ -3,7 +3,8 @@
 
 A row of a table holds its value, its two moments, and the sums of gradients that a batch gathers:
 (rows, parts, WIDTH), with zeros in the columns past the model's dim; those stay zero, so the
-kernels need not know dim. Pairs add to the sums atomically: their order, and the last bits, vary.
+kernels need not know dim. Where relevance has biases, the columns of ones USER_ONES and ITEM_ONES
+(−1: none) gather no gradient, and columns from DECAYING on no weight decay. Pairs add to the sums atomically: their order, and the last bits, vary.
 The sums are zero between steps: the program that takes the Adam step of a row zeroes them.
 
 A row that a batch touches many times is stepped once. Every click writes its number to the
@@ -62,6 +63,12 @@ def _setting(settings, PLACE: tl.constexpr, like):
 
 
 @triton.jit
+def _moving(gradient, column, ONES: tl.constexpr):
+    """The gradient, with zero in the column of ones; `column` has as many axes."""
+    return gradient if ONES < 0 else tl.where(column == ONES, 0.0, gradient)
+
+
+@triton.jit
 def pairs(
     state, settings, batch_size, loss,
     click_user, click_start, click_weight, pair_item,
@@ -69,6 +76,7 @@ def pairs(
     PHASE: tl.constexpr, OPENS: tl.constexpr, LOSS: tl.constexpr, EXPOSURE: tl.constexpr,
     DESCENDS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, CLICKS: tl.constexpr, EACH: tl.constexpr,
+    USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr, DECAYING: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of a batch's pairs, in one phase of the step.
 
@@ -181,14 +189,18 @@ def pairs(
                 on_liked -= tl.sum(on_x, 1)
             on_user += tl.sum(on_x[:, :, None] * item_row, 1)
             on_item = on_x[:, :, None] * user_row[:, None, :]
+            on_item = _moving(on_item, column[None, None, :], ITEM_ONES)
             if PHASE == GRADIENT:  # every pair has the weight decay of its rows
-                on_user += decay * tl.sum(there.to(x.dtype), 1)[:, None] * user_row
-                on_item += decay * item_row
+                by_decay = decay
+                if DECAYING < WIDTH:
+                    by_decay = tl.where(column < DECAYING, decay, 0.0)
+                on_user += by_decay * tl.sum(there.to(x.dtype), 1)[:, None] * user_row
+                on_item += by_decay * item_row
             tl.atomic_add(item_at + PHASE * WIDTH, on_item, mask=of_items, sem="relaxed")
 
     if LOSS >= PAIRWISE:
         on_user += on_liked[:, None] * liked_row
-        on_item = on_liked[:, None] * user_row
+        on_item = _moving(on_liked[:, None] * user_row, column[None, :], ITEM_ONES)
         tl.atomic_add(liked_at + GRADIENT * WIDTH, on_item, mask=of_users, sem="relaxed")
     if PHASE == EXPOSURE_GRADIENT:
         tl.atomic_add(exposure_at + GRADIENT * WIDTH, on_user, mask=of_users, sem="relaxed")
@@ -197,6 +209,7 @@ def pairs(
         tl.atomic_add(gate_at + column, on_weight, mask=column < WIDTH, sem="relaxed")
         tl.atomic_add(gate_at + PLAIN_PARTS * WIDTH, tl.sum(on_bias, 0), sem="relaxed")
     else:
+        on_user = _moving(on_user, column[None, :], USER_ONES)
         tl.atomic_add(user_at + PHASE * WIDTH, on_user, mask=of_users, sem="relaxed")
     if PHASE == GRADIENT:
         tl.atomic_add(loss, tl.sum(cost.to(tl.float64), 0) / tl.maximum(size, 1), sem="relaxed")
@@ -208,6 +221,7 @@ def validate(
     guide_user, guide_item, guide_relevant, n_guide, n_guide_parts,
     users, items, user_owner, item_owner,
     PARTS: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr,
 ):  # fmt: skip
     """g = ∂L_val/∂ω at ω′, m = 1, into ALONG of the rows that the batch touches."""
     start, size = _batch(state, batch_size, False)
@@ -239,16 +253,18 @@ def validate(
     p, q = sigmoids(tl.sum(user_row * item_row, 1))
     stands_for = (n_guide / (end - begin).to(tl.float64)).to(user_row.dtype)  # the whole set
     on_x = (stands_for * tl.where(relevant, -q, p))[:, None]
-    tl.atomic_add(user_at + ALONG * WIDTH, on_x * item_row, mask=moves_user, sem="relaxed")
+    on_user = _moving(on_x * item_row, column[None, :], USER_ONES)
+    on_item = _moving(on_x * user_row, column[None, :], ITEM_ONES)
+    tl.atomic_add(user_at + ALONG * WIDTH, on_user, mask=moves_user, sem="relaxed")
     least = tl.min(tl.where(here, item, 0x7FFFFFFF), 0)
     if tl.max(tl.where(here, item, -1), 0) == least:
         # a part comes ordered by item: one addition for the tile
-        on_item = tl.sum(tl.where(moves_item, on_x * user_row, 0.0), 0)
+        on_one = tl.sum(tl.where(moves_item, on_item, 0.0), 0)
         one_at = items + least * (PARTS * WIDTH) + ALONG * WIDTH + column
         moves = tl.max(moves_item.to(tl.int32), 0) > 0
-        tl.atomic_add(one_at, on_item, mask=moves, sem="relaxed")
+        tl.atomic_add(one_at, on_one, mask=moves, sem="relaxed")
     else:
-        tl.atomic_add(item_at + ALONG * WIDTH, on_x * user_row, mask=moves_item, sem="relaxed")
+        tl.atomic_add(item_at + ALONG * WIDTH, on_item, mask=moves_item, sem="relaxed")
 
 
 @triton.jit

@@ -116,7 +116,7 @@ def fixed_model(clicks: Clicks, *, seed: int, epochs: int, dim: int = 50) -> Fac
 
     Both losses must see the same model, so it is trained on the cpu engine, whose bits repeat.
     """
-    method = UMF(dim=dim, weighting="unbiased", engine="cpu")
+    method = UMF(dim=dim, weighting="unbiased", biases=False, engine="cpu")  # plain factors
     trainee = method.trainee(clicks, seed=seed, side=Side(), progress=Silent())
     for _ in range(epochs):
         trainee.epoch()
