@@ -21,10 +21,11 @@ from unexposed.settings import known
 from unexposed.training.given import Side
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=[*METHODS, "ubo with biases", "bpr with biases"])
 def brief(request, checkerboard) -> Model:
     """Every method after two epochs on the checkerboard."""
-    return fitted(request.param, checkerboard[0], epochs=2)
+    name, _, biases = request.param.partition(" with ")
+    return fitted(name, checkerboard[0], epochs=2, **({"biases": True} if biases else {}))
 
 
 @pytest.mark.parametrize("name", PERSONAL)

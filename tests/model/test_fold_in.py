@@ -14,6 +14,7 @@ from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
+from unexposed.maths.relevance import DotProduct
 from unexposed.model import fold_in_kernel as kernel
 from unexposed.model.filters import Rules
 from unexposed.model.fold_in import SEED, solve
@@ -54,17 +55,17 @@ def drawn_for(user, clicked, drawing, *, n_items, seed=0, n_batches=1):
         yield np.split(items, start[1:-1]), batch
 
 
-def trained(user, items, exposure, loss, drawing, optimiser):
+def trained(user, items, exposure, loss, drawing, optimiser, relevance=None):
     """The user's vector after training, its clicks spread and drawn for as the kernel does.
 
     Clicks of a second user fill up the batches; the items are put back after every step.
     """
     clicked = CLICKED.items[CLICKED.users == user]
     epochs = drawn_for(user, clicked, drawing, n_items=N_ITEMS, seed=SEED, n_batches=N_BATCHES)
-    parameters = {"user_factors": np.zeros((2, DIM)), "item_factors": items}
-    engine = ReferenceEngine(
-        Objective(loss), optimiser, parameters, exposure=exposure, dtype=torch.float64
-    )
+    relevance = relevance or DotProduct(DIM, 0.0)
+    parameters = {"user_factors": relevance.new_users(2), "item_factors": items}
+    given = {"exposure": exposure, "relevance": relevance, "dtype": torch.float64}
+    engine = ReferenceEngine(Objective(loss), optimiser, parameters, **given)
     weight = drawing.weight(CLICKED)[user]
     for of_click, batch in itertools.islice(epochs, EPOCHS):
         for number in range(N_BATCHES):
@@ -112,6 +113,34 @@ def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
     assert np.abs(found).max() > 0.2  # far from the start
     for user, vector in enumerate(found):
         expected = trained(user, items, exposure, loss, drawing, optimiser)
+        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "biases"), [("low_variance", "both"), ("inverse_propensity_pairwise", "item")]
+)
+def test_a_vector_with_its_bias_is_what_training_learns_with_the_items_fixed(loss, biases):
+    rng = np.random.default_rng(0)
+    relevance = DotProduct(DIM, 1.0, biases, start=-3.0)
+    items = relevance.initial(1, N_ITEMS, rng)["item_factors"]
+    items[:, -1] = rng.normal(size=N_ITEMS)
+    exposure, drawing = rng.uniform(0.2, 0.9, N_ITEMS), Drawing(2, "unbiased")
+    optimiser = Optimiser(0.05, 0.5)  # a decay that would be seen on a bias
+    found = solve(
+        items,
+        CLICKED,
+        Objective(loss),
+        optimiser,
+        exposure=exposure,
+        drawing=drawing,
+        n_clicks=BATCH_SIZE * N_BATCHES,
+        batch_size=BATCH_SIZE,
+        epochs=EPOCHS,
+        relevance=relevance,
+    )
+    assert (found[:, -1] == 1).all()
+    for user, vector in enumerate(found):
+        expected = trained(user, items, exposure, loss, drawing, optimiser, relevance)
         np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-6)
 
 

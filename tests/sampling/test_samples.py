@@ -244,3 +244,21 @@ def test_batches_of_any_size_keep_the_order_and_each_click_with_its_items(length
     clicks = [click for part in parts for click in each_click(part)]
     assert clicks == list(each_click(samples))
     assert [w for part in parts for w in part.weight.tolist()] == samples.weight.tolist()
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(3),
+        Drawing(3, source="catalogue"),
+        Drawing(3, "unbiased"),
+        Drawing(3, every_pair=True),
+    ],
+    ids=["unclicked", "catalogue", "unbiased", "every pair"],
+)
+def test_the_log_odds_are_of_a_click_among_the_weighted_pairs_of_an_epoch(drawing):
+    clicks = first_items(6, 1, 4, 6, 0)
+    pairs = drawing.samples(clicks, np.random.default_rng(0)).pairs()
+    odds = len(clicks) / pairs.weight[pairs.click == 0].sum()
+    assert drawing.log_odds(clicks) == pytest.approx(np.log(odds), rel=1e-6)
+    assert np.isfinite(drawing.log_odds(first_items(2, 2, 2)))  # nothing is left to draw
