@@ -231,7 +231,8 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=low_variance strategy=bilevel_on_batch offset=0.8-float32-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel dim=17 steps=24-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel biases=both lookahead=0.5-float64-cuda]",
-        f"{AGREES}[loss=low_variance strategy=bilevel_on_batch biases=both lookahead=0.5-float64-cuda]",
+        f"{AGREES}[loss=low_variance strategy=bilevel_on_batch biases=both lookahead=0.5"
+        "-float64-cuda]",
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
         "[low_variance-1-float64]",
     ],

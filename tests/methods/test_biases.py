@@ -152,9 +152,10 @@ def test_a_model_without_biases_is_not_continued_with_them_nor_the_other_way(mod
     for method, start in ((model.method, plain), (plain.method, model)):
         with pytest.raises(InputError, match="trained with biases=.*: continue it with the same"):
             method.fit(clicks, side=Side(start=start.parameters))
+    wider = {name: np.pad(table, ((0, 0), (0, 1))) for name, table in tables(model).items()}
+    side = Side(start=model.parameters | wider)
     with pytest.raises(InputError, match=f"{width + 1} columns, here they have {width}"):
-        wider = {name: np.pad(table, ((0, 0), (0, 1))) for name, table in tables(model).items()}
-        model.method.fit(clicks, side=Side(start=model.parameters | wider))
+        model.method.fit(clicks, side=side)
 
 
 def tables(model: Model) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class RowAdam:
-    """The moments of one table of rows; `decaying` says how many of its columns have weight decay."""
+    """The moments of one table of rows, whose first `decaying` columns have weight decay."""
 
     def __init__(
         self,

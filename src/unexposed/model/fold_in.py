@@ -1,10 +1,11 @@
 """Fold in users who come after training: learn their vectors, change nothing else.
 
-A user's vector, with its bias, is learned as training would have learned it with the items fixed at
-their final values: by Adam on this user's clicks, for as many epochs as the model kept. An epoch's clicks, each
-with its drawn items, are spread over as many batches as training had; the clicks of one batch make
-one step, numbered as in training. So negatives, weight decay, step size and early stopping are the
-same as in training, and there is nothing to tune. A user's vector depends on their clicks only.
+A user's vector, with its bias, is learned as training would have learned it with the items fixed
+at their final values: by Adam on this user's clicks, for as many epochs as the model kept. An
+epoch's clicks, each with its drawn items, are spread over as many batches as training had; the
+clicks of one batch make one step, numbered as in training. So negatives, weight decay, step size
+and early stopping are the same as in training, and there is nothing to tune. A user's vector
+depends on their clicks only.
 
 This works for every loss and needs no pass over the catalogue.
 """

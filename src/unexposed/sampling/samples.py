@@ -98,11 +98,11 @@ class Drawing:
         n = clicks.user_counts
         left = (n > 0) * (clicks.n_items - n)  # the unclicked pairs of users with clicks
         if self.every_pair:
-            drawn = left
+            weights = float(left.sum())
         else:
-            has_some = left > 0 if self.source == "unclicked" else n > 0
-            drawn = has_some * n * self.negatives * self.weight(clicks)
-        return float(np.log(len(clicks) / max(drawn.sum(), 1)))  # 1: where everything is clicked
+            finds = left > 0 if self.source == "unclicked" else n > 0
+            weights = float((finds * n * self.negatives * self.weight(clicks)).sum())
+        return float(np.log(len(clicks) / max(weights, 1)))  # 1: where everything is clicked
 
 
 def drawn(

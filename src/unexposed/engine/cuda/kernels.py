@@ -3,9 +3,11 @@
 
 A row of a table holds its value, its two moments, and the sums of gradients that a batch gathers:
 (rows, parts, WIDTH), with zeros in the columns past the model's dim; those stay zero, so the
-kernels need not know dim. Where relevance has biases, the columns of ones USER_ONES and ITEM_ONES
-(−1: none) gather no gradient, and columns from DECAYING on no weight decay. Pairs add to the sums atomically: their order, and the last bits, vary.
+kernels need not know dim. Pairs add to the sums atomically: their order, and the last bits, vary.
 The sums are zero between steps: the program that takes the Adam step of a row zeroes them.
+
+Where relevance has biases, the columns of ones, USER_ONES and ITEM_ONES, gather no gradient (−1:
+there is none), and the columns from DECAYING on have no weight decay.
 
 A row that a batch touches many times is stepped once. Every click writes its number to the
 `user_owner` of its user, every pair to the `item_owner` of its item; one of them is written last,
