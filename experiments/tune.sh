@@ -14,7 +14,7 @@ yahoo_r3) splits=1 cjmf="" wmf="--set epochs=15" expomf="--set epochs=25" ;;  # 
     ;;
 esac
 run="${UNEXPOSED:-unexposed} tune --dataset $data --trials 40 --out $folder"
-long="--splits $splits --set epochs=200"
+long="--splits $splits --set epochs=200 --set biases=false"  # the studies are older than biases
 umf="--start-from $folder/${data}_umf.json"  # UBO with a shut gate is UMF
 frozen="--start-from $folder/${data}_ubo-strategy-frozen.json"
 

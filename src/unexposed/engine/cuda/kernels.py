@@ -105,6 +105,8 @@ def pairs(
     user_row = tl.load(user_at, mask=of_users, other=0.0)
     eta = _setting(settings, LOOKAHEAD, user_row)
     decay = _setting(settings, DECAY, user_row) / tl.maximum(size, 1).to(user_row.dtype)
+    if DECAYING < WIDTH:
+        decay = tl.where(column < DECAYING, decay, 0.0)  # of each column
     exposure_at = exposure_users + user[:, None] * (PLAIN_PARTS * WIDTH) + column[None, :]
     if EXPOSURE == GATED:
         exposure_row = tl.load(exposure_at, mask=of_users, other=0.0)[:, None, :]
@@ -193,11 +195,8 @@ def pairs(
             on_item = on_x[:, :, None] * user_row[:, None, :]
             on_item = _moving(on_item, column[None, None, :], ITEM_ONES)
             if PHASE == GRADIENT:  # every pair has the weight decay of its rows
-                by_decay = decay
-                if DECAYING < WIDTH:
-                    by_decay = tl.where(column < DECAYING, decay, 0.0)
-                on_user += by_decay * tl.sum(there.to(x.dtype), 1)[:, None] * user_row
-                on_item += by_decay * item_row
+                on_user += decay * tl.sum(there.to(x.dtype), 1)[:, None] * user_row
+                on_item += decay * item_row
             tl.atomic_add(item_at + PHASE * WIDTH, on_item, mask=of_items, sem="relaxed")
 
     if LOSS >= PAIRWISE:
