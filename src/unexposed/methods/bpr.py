@@ -19,5 +19,7 @@ class BPR(ComposedMethod):
         return Composition(
             relevance=self.dot_product(),
             loss="pairwise",
-            drawing=Drawing(self.negatives, source=self.negatives_from),
+            drawing=Drawing(
+                self.negatives, source=self.negatives_from, exponent=self.negatives_exponent
+            ),
         )
