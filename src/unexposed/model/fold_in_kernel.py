@@ -8,7 +8,14 @@ from unexposed.compiled import STEP, below, compiled, mix
 from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, pairwise_scale, value_and_slope
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.rows import adam_of_terms, correct_rates
-from unexposed.sampling.chances import Chances, add_up, draw_item, list_unclicked
+from unexposed.sampling.chances import (
+    Chances,
+    add_up,
+    draw_by_table,
+    draw_evenly,
+    draw_from_list,
+    list_unclicked,
+)
 
 Array = Any
 
@@ -98,7 +105,7 @@ def draw(
     bits: Any,
 ) -> Any:
     """Fill in the items of each click for one epoch; gives the next random bits."""
-    n_dealt = 0
+    n_dealt, even, keep, alias = 0, len(law.keep) == 0, law.keep, law.alias
     for click in range(len(clicked)):
         items[start[click]] = clicked[click]
         for at in range(start[click] + 1, start[click + 1]):
@@ -108,8 +115,12 @@ def draw(
                 listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
                 items[at] = listed[n_dealt]
                 n_dealt += 1
+            elif even:
+                items[at], bits = draw_evenly(listed, clicked_by, user, bits)
+            elif len(sums):
+                items[at] = draw_from_list(listed, sums, bits)
             else:
-                items[at], bits = draw_item(listed, sums, clicked_by, user, law, bits)
+                items[at], bits = draw_by_table(clicked_by, user, keep, alias, bits)
     return bits
 
 

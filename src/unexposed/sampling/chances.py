@@ -102,31 +102,53 @@ def add_up(sums: Array, listed: Array, law: Chances) -> Array:
     return sums[: len(listed)]
 
 
+# Three ways to draw an item. A caller chooses: one function of all their arrays would be ten times
+# slower, for it would count references to each of them in every draw.
+
+
 @compiled
-def draw_item(
-    listed: Array, sums: Array, clicked_by: Array, user: int, law: Chances, bits: Any
-) -> tuple[int, Any]:
-    """Draw an item from the list or, where it is empty, by rejecting what the user clicked.
+def draw_evenly(listed: Array, clicked_by: Array, user: int, bits: Any) -> tuple[int, Any]:
+    """An item of the list or, where it is empty, one that the user has not clicked.
 
     Also return the random bits used last. `clicked_by` names the last user to click each item.
     """
-    if len(listed) and len(sums):
-        place = np.searchsorted(sums, fraction(bits) * sums[-1], side="right")
-        return listed[min(place, len(listed) - 1)], bits
     if len(listed):
         return listed[below(len(listed), bits)], bits
-    item = any_item(len(clicked_by), law, bits)
+    item = below(len(clicked_by), bits)
     while clicked_by[item] == user:
         bits = mix(bits + STEP)
-        item = any_item(len(clicked_by), law, bits)
+        item = below(len(clicked_by), bits)
     return item, bits
 
 
 @compiled
-def any_item(n_items: int, law: Chances, bits: Any) -> int:
-    """An item by its chance: the whole part of a number gives the place, the rest the choice."""
-    if len(law.keep) == 0:
-        return below(n_items, bits)
-    number = fraction(bits) * n_items
+def draw_by_table(
+    clicked_by: Array, user: int, keep: Array, alias: Array, bits: Any
+) -> tuple[int, Any]:
+    """An item by its chance, drawn again while the user has clicked it; and the bits used last."""
+    item = place_or_alias(keep, alias, bits)
+    while clicked_by[item] == user:
+        bits = mix(bits + STEP)
+        item = place_or_alias(keep, alias, bits)
+    return item, bits
+
+
+@compiled
+def draw_from_list(listed: Array, sums: Array, bits: Any) -> int:
+    """An item of the list by its chance."""
+    value, low, high = fraction(bits) * sums[len(sums) - 1], 0, len(sums) - 1
+    while low < high:  # the first place whose sum is above the value
+        middle = (low + high) // 2
+        if sums[middle] > value:
+            high = middle
+        else:
+            low = middle + 1
+    return listed[low]
+
+
+@compiled
+def place_or_alias(keep: Array, alias: Array, bits: Any) -> int:
+    """The whole part of a random number gives the place in the table, the rest the choice."""
+    number = fraction(bits) * len(keep)
     place = np.int64(number)
-    return place if number - place < law.keep[place] else law.alias[place]  # type: ignore[return-value]
+    return place if number - place < keep[place] else np.int64(alias[place])  # type: ignore[return-value]

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from unexposed.compiled import CORES, STEP, Array, below, compiled, mix, random_bits
-from unexposed.sampling.chances import EVEN, Chances, add_up, draw_item, list_unclicked
+from unexposed.sampling.chances import (
+    EVEN,
+    Chances,
+    add_up,
+    draw_by_table,
+    draw_evenly,
+    draw_from_list,
+    list_unclicked,
+)
 
 PART = 32_768  # items of the clicks shuffled at a time: they fit into a core's cache
 
@@ -83,6 +91,7 @@ def fill(
     """Put the clicks of these users, with drawn items, into random parts."""
     n, width = found.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
+    even, keep, alias = len(law.keep) == 0, law.keep, law.alias
     room, room_for_sums = np.empty(n_items, dtype=np.int32), np.empty(len(law.of_item))
     for user in range(first_user, stop_user):
         first, stop = user_start[user], user_start[user + 1]
@@ -100,7 +109,13 @@ def fill(
                 found[at, number] = -1
                 if len(avoided) < n_items:
                     bits = mix(bits + STEP)
-                    found[at, number], bits = draw_item(listed, sums, clicked_by, user, law, bits)
+                    if even:
+                        item, bits = draw_evenly(listed, clicked_by, user, bits)
+                    elif len(sums):
+                        item = draw_from_list(listed, sums, bits)
+                    else:
+                        item, bits = draw_by_table(clicked_by, user, keep, alias, bits)
+                    found[at, number] = item
 
 
 @compiled
