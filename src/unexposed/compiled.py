@@ -40,7 +40,13 @@ def mix(x: Any) -> Any:
 @compiled
 def below(n: int, bits: Any) -> int:
     """A number from 0 … n − 1, uniform (to within n / 2⁵³) if the bits are."""
-    return np.int64(np.int64(bits >> EXCESS_BITS) * 2.0**-53 * n)  # type: ignore[return-value]
+    return np.int64(fraction(bits) * n)  # type: ignore[return-value]
+
+
+@compiled
+def fraction(bits: Any) -> float:
+    """A number from 0 up to but not including 1, uniform if the bits are."""
+    return np.int64(bits >> EXCESS_BITS) * 2.0**-53
 
 
 @compiled

@@ -70,6 +70,7 @@ def random_problem(
     scale: float = 0.5,
     most_drawn: int = 4,
     biases: Biases = "none",
+    item_weights: bool = False,
 ) -> Problem:
     """`n` clicks with 0 … `most_drawn` drawn items each."""
     rng = np.random.default_rng(seed)
@@ -81,6 +82,7 @@ def random_problem(
         return rng.integers(high, size=size, dtype=np.int32)
 
     start = np.concatenate([[0], np.cumsum(1 + rng.integers(most_drawn + 1, size=n))])
+    by_item = np.random.default_rng(seed).uniform(0.2, 5, n_items).astype(np.float32)
     validation_items = rows(n_items // 2, 150)
     validation_items[:100] = 3  # one item with more pairs than a block
     validation_items[-10:] = n_items - 1
@@ -101,6 +103,7 @@ def random_problem(
             start,
             rows(n_items - 1, start[-1]),
             rng.uniform(0.5, 2, n).astype(np.float32),
+            by_item if item_weights else None,
         ),
         ValidationSet(rows(n_users // 2, 150), validation_items, rng.random(150) < 0.5),
         {

@@ -142,9 +142,12 @@ def sampler(clicks: Clicks, drawing: Drawing, seed: int = 0) -> DeviceSampler:
 
 
 @needs_a_gpu
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
 @pytest.mark.parametrize("weighting", ["none", "unbiased"])
-def test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user(weighting: Any) -> None:
-    clicks, drawing = unlike_users(), Drawing(3, weighting)
+def test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user(
+    weighting: Any, exponent: float
+) -> None:
+    clicks, drawing = unlike_users(), Drawing(3, weighting, exponent=exponent)
     samples = sampler(clicks, drawing).draw()
     clicked = samples.items[samples.start[:-1]]
     keys = samples.users.astype(np.int64) * clicks.n_items + clicked
@@ -152,23 +155,28 @@ def test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user(weightin
     all_clicked = clicks.user_counts[samples.users] == clicks.n_items
     np.testing.assert_array_equal(np.diff(samples.start), np.where(all_clicked, 1, 4))
     assert all_clicked.any()
-    np.testing.assert_allclose(samples.weight, drawing.weight(clicks)[samples.users], rtol=1e-6)
+    weight = drawing.weight(clicks, drawing.law(clicks))[samples.users]
+    np.testing.assert_allclose(samples.weight, weight, rtol=1e-6)
     pairs = samples.pairs()
     assert (clicks.contain(pairs.users, pairs.items) == (pairs.click == 1)).all()
 
 
 @needs_a_gpu
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("source", ["unclicked", "catalogue"])
-def test_drawn_items_are_uniform_on_their_source(source: Any) -> None:
+def test_drawn_items_follow_their_chances_on_their_source(source: Any, exponent: float) -> None:
     clicks = unlike_users()
-    pairs = sampler(clicks, Drawing(300 if INTERPRETED else 3000, source=source)).draw().pairs()
+    drawing = Drawing(100 if INTERPRETED else 3000, source=source, exponent=exponent)
+    pairs = sampler(clicks, drawing).draw().pairs()
     counts = np.zeros((clicks.n_users, clicks.n_items))
     np.add.at(counts, (pairs.users, pairs.items), pairs.click == 0)
     allowed = (clicks.matrix().toarray() == 0) | (source == "catalogue")
     assert not counts[~allowed].any()
     for user in np.flatnonzero(counts.sum(1)):
         drawn = counts[user][allowed[user]]
-        chi_squared = ((drawn - drawn.mean()) ** 2 / drawn.mean()).sum()
+        chance = np.maximum(clicks.item_counts, 1)[allowed[user]] ** exponent
+        expected = drawn.sum() * chance / chance.sum()
+        chi_squared = ((drawn - expected) ** 2 / expected).sum()
         free = len(drawn) - 1  # the mean of χ², whose deviation is √(2·free)
         assert chi_squared <= free + 5 * np.sqrt(2 * free)
 
@@ -200,7 +208,8 @@ def test_every_pair_is_left_to_the_host() -> None:
 def test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach(
     loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clicks, problem, drawing = unlike_users(), random_problem(), Drawing(2, "unbiased")
+    clicks, problem = unlike_users(), random_problem(n_items=9)
+    drawing = Drawing(2, "unbiased", exponent=0.5)
     here, there = (exact(CudaEngine, problem, Objective(loss)) for _ in "ab")
     on_gpu, on_host = sampler(clicks, drawing), sampler(clicks, drawing)
     monkeypatch.setattr(cuda_engine, "CHUNK", 3 * 30)  # pairs of a batch
@@ -228,6 +237,7 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=low_variance strategy=bilevel offset=2.5 steps=10-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel validation_batch=40-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=joint steps=10-float64-cuda]",
+        f"{AGREES}[loss=low_variance strategy=bilevel_on_batch item_weights=True-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel_on_batch offset=0.8-float32-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel dim=17 steps=24-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel biases=both lookahead=0.5-float64-cuda]",
@@ -244,11 +254,15 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=pairwise exposure=none-float64-cuda]",
         f"{AGREES}[loss=inverse_propensity biases=both exposure=pair-float64-cuda]",
         f"{AGREES}[loss=pairwise biases=item exposure=pair-float64-cuda]",
+        f"{AGREES}[loss=inverse_propensity_pairwise item_weights=True-float64-cuda]",
+        f"{ENGINES}::test_item_weights_may_come_change_and_go_between_epochs[cuda]",
         f"{ENGINES}::test_a_loss_without_a_form_in_the_kernels_is_refused[cuda]",
         f"{ENGINES}::test_a_row_met_late_is_corrected_by_the_steps_of_the_whole_training[cuda]",
         f"{__file__}::test_a_row_that_every_pair_touches_gets_one_step[low_variance]",
         f"{__file__}::test_an_epoch_of_longer_batches_than_the_last_finds_room",
-        f"{__file__}::test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user[unbiased]",
+        f"{__file__}::test_an_epoch_has_every_click_once_with_unclicked_items_of_its_user"
+        "[unbiased-0.5]",
+        f"{__file__}::test_drawn_items_follow_their_chances_on_their_source[unclicked-1.0]",
         f"{__file__}::test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach[pairwise]",
         f"{__file__}::test_the_order_of_the_clicks_is_new_each_epoch",
         f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",

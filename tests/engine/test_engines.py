@@ -80,6 +80,15 @@ def case(objective: Objective, **options: Any) -> Any:
         *(case(BILEVEL, biases="both", dim=n, steps=24) for n in (1, 14, 15, 16)),  # two vectors
         *(case(Objective(loss), biases="both", exposure="pair") for loss in LOSSES),
         *(case(Objective(loss), biases="item", exposure="pair") for loss in PAIRWISE_LOSSES),
+        *(
+            case(Objective(loss, strategy), item_weights=True)
+            for loss, strategy in (
+                ("low_variance", None),
+                ("inverse_propensity_pairwise", None),
+                ("low_variance", "bilevel"),
+                ("low_variance", "bilevel_on_batch"),
+            )
+        ),
     ],
 )
 def test_an_engine_gives_the_parameters_of_the_reference(
@@ -130,6 +139,22 @@ def test_an_epoch_of_no_samples_makes_no_step(kind: type, compiles: bool) -> Non
     assert engine.epoch(clicks_with([], []), batch_size=100) == 0
     assert engine.state()["steps"].tolist() == [0]
     assert distance(engine.parameters(), problem.start(learned=True)) == 0
+
+
+@fast
+def test_item_weights_may_come_change_and_go_between_epochs(kind: type) -> None:
+    problem = random_problem(n=13, item_weights=True)
+    weight = problem.samples.item_weight
+    assert weight is not None
+    engine, truth = (
+        new_engine(k, problem, Objective("low_variance"), dtype="float64")
+        for k in (kind, ReferenceEngine)
+    )
+    for by_item in (None, weight, weight[::-1].copy(), None):
+        samples = replace(problem.samples, item_weight=by_item)
+        expected = truth.epoch(samples, batch_size=5)
+        assert engine.epoch(samples, batch_size=5) == pytest.approx(expected, rel=1e-9)
+    assert distance(engine.parameters(), truth.parameters()) < TOLERANCE["float64"]
 
 
 # the state
@@ -231,3 +256,12 @@ def test_a_sample_outside_the_tables_is_refused(
     engine = new_engine(kind, random_problem(), Objective("low_variance"))
     with pytest.raises(InputError, match=f"a sample names {what}"):
         engine.epoch(clicks_with([0, user], [[1], [2, item]]), batch_size=100)
+
+
+@fast
+def test_weights_of_too_few_items_are_refused(kind: type) -> None:
+    problem = random_problem(n=13)
+    engine = new_engine(kind, problem, Objective("low_variance"))
+    few = replace(problem.samples, item_weight=np.ones(N_ITEMS - 1, dtype=np.float32))
+    with pytest.raises(InputError, match=f"{N_ITEMS - 1} items have a weight, but there are"):
+        engine.epoch(few, batch_size=100)

@@ -1,5 +1,7 @@
 """Given the exposure, the log's bias towards exposed items is gone; and sampling adds none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -81,42 +83,75 @@ def computed_gradient(loss: str, samples: Samples) -> np.ndarray:
 def gradient_of_all_pairs(loss: str) -> np.ndarray:
     """∂/∂ω of the sum over every pair of the users with a click."""
     users, items = (torch.tensor(table, requires_grad=True) for table in FACTORS.values())
+    total = loss_of_all_pairs(loss, users, items)
+    return np.concatenate(
+        [g.reshape(-1).numpy() for g in torch.autograd.grad(total, (users, items))]
+    )
+
+
+def loss_of_all_pairs(loss: str, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
     clicks = torch.tensor(LOG.matrix().toarray()).double()
     value = LOSSES[loss].value(users @ items.T, clicks, torch.tensor(EXPOSURE))
-    gradients = torch.autograd.grad(value[clicks.sum(dim=1) > 0].sum(), (users, items))
-    return np.concatenate([g.reshape(-1).numpy() for g in gradients])
+    return value[clicks.sum(dim=1) > 0].sum()
 
 
-def estimated_gradient(loss: str, drawing: Drawing) -> tuple[np.ndarray, np.ndarray]:
+def estimated_gradient(
+    loss: str, drawing: Drawing, *, by_item: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """The mean of an epoch's gradient, and its standard error, from 60 × 50 epochs."""
-    rng = np.random.default_rng(6)
+    rng, sampler = np.random.default_rng(6), drawing.sampler(LOG)
     n_groups, n_epochs = 60, 50
-    found = [
-        computed_gradient(loss, joined([drawing.samples(LOG, rng) for _ in range(n_epochs)]))
-        for _ in range(n_groups)
-    ]
+    epochs = [[sampler.draw(rng) for _ in range(n_epochs)] for _ in range(n_groups)]
+    found = [computed_gradient(loss, joined(group, by_item=by_item)) for group in epochs]
     each = np.array(found) / n_epochs
     return each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(n_groups)
 
 
-def joined(epochs: list[Samples]) -> Samples:
+def joined(epochs: list[Samples], *, by_item: bool) -> Samples:
     counts = np.concatenate([np.diff(samples.start) for samples in epochs])
     return Samples(
         np.concatenate([samples.users for samples in epochs]),
         np.concatenate([[0], np.cumsum(counts)]),
         np.concatenate([samples.items for samples in epochs]),
         np.concatenate([samples.weight for samples in epochs]),
+        epochs[0].item_weight if by_item else None,
     )
 
 
 @both_estimators
-def test_the_expected_gradient_of_weighted_draws_is_the_gradient_of_the_sum_over_all_pairs(loss):
-    exact = gradient_of_all_pairs(loss)
-    mean, error = estimated_gradient(loss, Drawing(2, "unbiased"))
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_the_expected_gradient_of_weighted_draws_is_the_gradient_of_the_sum_over_all_pairs(
+    loss, exponent
+):
+    exact, drawing = gradient_of_all_pairs(loss), Drawing(2, "unbiased", exponent=exponent)
+    mean, error = estimated_gradient(loss, drawing)
     assert (error < 0.05 * np.abs(exact).max()).all()
-    assert (np.abs(mean - exact) <= 4 * error + 1e-9).all()
-    plain, error = estimated_gradient(loss, Drawing(2))  # without the weights it is biased
-    assert np.abs(plain - exact).max() > 20 * error.max()
+    assert (np.abs(mean - exact) <= 4 * error + 1e-6 * np.abs(exact).max()).all()
+    # without the weights it is biased, and without those of the items
+    plain = [estimated_gradient(loss, replace(drawing, weighting="none"))]
+    plain += [estimated_gradient(loss, drawing, by_item=False)] if exponent > 0 else []
+    for mean, error in plain:
+        assert (np.abs(mean - exact) / np.maximum(error, 1e-9)).max() > 10
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_the_expected_loss_of_weighted_draws_is_the_sum_over_all_pairs(exponent):
+    sampler, rng = Drawing(2, "unbiased", exponent=exponent).sampler(LOG), np.random.default_rng(3)
+    users, items = map(torch.tensor, FACTORS.values())
+    logit, seen = (users @ items.T).numpy(), EXPOSURE
+
+    def loss(pairs):
+        at = (pairs.users, pairs.items)
+        columns = (torch.tensor(column) for column in (logit[at], pairs.click, seen[at]))
+        value = LOSSES["low_variance"].value(*columns).numpy()
+        return (pairs.weight * value).sum(), value.sum()
+
+    found = np.array([loss(sampler.draw(rng).pairs()) for _ in range(3000)])
+    exact = float(loss_of_all_pairs("low_variance", users, items))
+    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    assert error[0] < 0.02 * exact
+    assert abs(mean[0] - exact) < 4 * error[0]
+    assert abs(mean[1] - exact) > 20 * error[1]  # of the same draws, each counted once
 
 
 @both_estimators

@@ -19,6 +19,7 @@ from unexposed.model import fold_in_kernel as kernel
 from unexposed.model.filters import Rules
 from unexposed.model.fold_in import SEED, solve
 from unexposed.progress import Silent
+from unexposed.sampling.chances import EVEN
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.training.given import Side
 
@@ -35,22 +36,29 @@ def pairs(rows, items, user_ids, item_ids):
 
 N_ITEMS, DIM = 9, 4
 CLICKED = pairs([0, 0, 0, 1], [1, 4, 7, 2], range(2), range(N_ITEMS))
+TRAINED_ON = pairs(  # item i has i clicks, so that popularity differs
+    [u for i in range(N_ITEMS) for u in range(i)],
+    [i for i in range(N_ITEMS) for _ in range(i)],
+    range(N_ITEMS),
+    range(N_ITEMS),
+)
 BATCH_SIZE, N_BATCHES, EPOCHS = 4, 3, 6
 
 
-def drawn_for(user, clicked, drawing, *, n_items, seed=0, n_batches=1):
+def drawn_for(user, clicked, drawing, *, n_items, law=EVEN, seed=0, n_batches=1):
     """Epoch after epoch as the kernel draws it: the items of each click, and its batch."""
     every = drawing.every_pair
     clicked = np.array(clicked, dtype=np.int32)
     avoided = clicked[:0] if drawing.source == "catalogue" and not every else clicked
     clicked_by, room = np.full(n_items, -1, dtype=np.int32), np.zeros(n_items, dtype=np.int32)
     clicked_by[avoided] = user
-    listed = room[: kernel.list_unclicked(room, clicked_by, user, len(avoided), every)]
+    listed = room[: kernel.list_unclicked(room, clicked_by, user, avoided, every, law)]
+    sums = kernel.add_up(np.zeros(n_items), listed, law)
     start = kernel.starts(len(clicked), n_items - len(avoided), drawing.negatives, every)
     bits = np.uint64(seed)
     while True:
         items, batch = np.full(start[-1], -1, dtype=np.int32), np.full(len(clicked), -1)
-        bits = kernel.draw(items, start, clicked, listed, clicked_by, user, every, bits)
+        bits = kernel.draw(items, start, clicked, listed, sums, clicked_by, user, every, law, bits)
         bits = np.uint64(kernel.spread(batch, n_batches, np.uint64(bits)))
         yield np.split(items, start[1:-1]), batch
 
@@ -61,12 +69,13 @@ def trained(user, items, exposure, loss, drawing, optimiser, relevance=None):
     Clicks of a second user fill up the batches; the items are put back after every step.
     """
     clicked = CLICKED.items[CLICKED.users == user]
-    epochs = drawn_for(user, clicked, drawing, n_items=N_ITEMS, seed=SEED, n_batches=N_BATCHES)
+    law, known = drawing.law(TRAINED_ON), {"n_items": N_ITEMS, "seed": SEED}
+    epochs = drawn_for(user, clicked, drawing, law=law, n_batches=N_BATCHES, **known)
     relevance = relevance or DotProduct(DIM, 0.0)
     parameters = {"user_factors": relevance.new_users(2), "item_factors": items}
     given = {"exposure": exposure, "relevance": relevance, "dtype": torch.float64}
     engine = ReferenceEngine(Objective(loss), optimiser, parameters, **given)
-    weight = drawing.weight(CLICKED)[user]
+    weight = drawing.weight(CLICKED, law)[user]
     for of_click, batch in itertools.islice(epochs, EPOCHS):
         for number in range(N_BATCHES):
             own = [of_click[c] for c in np.flatnonzero(batch == number)]
@@ -77,6 +86,7 @@ def trained(user, items, exposure, loss, drawing, optimiser, relevance=None):
                     np.cumsum([0, *map(len, filled)]),
                     np.concatenate(filled),
                     np.full(BATCH_SIZE, weight),
+                    drawing.item_weight(law),
                 )
             )
             engine.state()["item_factors"][:] = items
@@ -91,8 +101,9 @@ def trained(user, items, exposure, loss, drawing, optimiser, relevance=None):
         Drawing(2, "unbiased"),
         Drawing(2, every_pair=True, source="catalogue"),  # nothing is drawn
         Drawing(2, source="catalogue"),
+        Drawing(2, "unbiased", exponent=0.5),
     ],
-    ids=["unclicked", "unbiased", "every pair", "catalogue"],
+    ids=["unclicked", "unbiased", "every pair", "catalogue", "unbiased by popularity"],
 )
 def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
     rng = np.random.default_rng(0)
@@ -106,6 +117,7 @@ def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
         optimiser,
         exposure=exposure,
         drawing=drawing,
+        law=drawing.law(TRAINED_ON),
         n_clicks=BATCH_SIZE * N_BATCHES,
         batch_size=BATCH_SIZE,
         epochs=EPOCHS,
@@ -157,6 +169,17 @@ def test_items_are_drawn_uniformly_and_every_click_comes_once(clicked, source):
         assert counts[clicked].sum() == 0
         counts = np.delete(counts, clicked)
     np.testing.assert_allclose(counts / counts.mean(), 1, atol=0.35)  # 5 sd
+
+
+@pytest.mark.parametrize("clicked", [[1, 4], [0, 1, 4, 6, 7, 8]])  # by rejection, from a list
+def test_items_are_drawn_by_their_popularity_in_the_training(clicked):
+    law = Drawing(3, exponent=0.5).law(TRAINED_ON)
+    epochs = drawn_for(3, clicked, Drawing(3), n_items=9, law=law)
+    found = [of_click[0][1:] for of_click, _ in itertools.islice(epochs, 2000)]
+    counts = np.bincount(np.concatenate(found), minlength=9)
+    expected = np.sqrt(np.maximum(TRAINED_ON.item_counts, 1))
+    expected[clicked] = 0
+    np.testing.assert_allclose(counts / 6000, expected / expected.sum(), atol=0.033)  # 5 sd
 
 
 def test_every_pair_deals_each_unclicked_item_once_and_evenly():

@@ -1,6 +1,7 @@
 """Samples: every click once, drawn items uniform, weights unbiased, batches whole."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +28,7 @@ LOG = first_items(6, 1, 4, 6)
 
 
 def columns(samples: Samples) -> list[list[float]]:
-    return [column.tolist() for column in vars(samples).values()]
+    return [column.tolist() for column in vars(samples).values() if column is not None]
 
 
 def each_click(samples: Samples) -> Iterator[tuple[int, int, list[int]]]:
@@ -177,7 +178,7 @@ def test_the_smallest_logs_have_their_samples(n_items, counts, n_pairs, weightin
     samples = Drawing(3, weighting).samples(clicks, np.random.default_rng(0))
     assert (len(samples), len(samples.items)) == (sum(counts), n_pairs)
     kinds = [np.int32, np.int64, np.int32, np.float32]
-    assert [c.dtype for c in vars(samples).values()] == kinds
+    assert [c.dtype for c in vars(samples).values() if c is not None] == kinds
     pairs = samples.pairs()
     assert clicks.contain(pairs.users, pairs.items).tolist() == (pairs.click == 1).tolist()
     assert np.isfinite(pairs.weight).all()
@@ -187,19 +188,18 @@ def test_the_smallest_logs_have_their_samples(n_items, counts, n_pairs, weightin
 # weights
 
 
-def test_single_pairs_carry_the_weight_of_their_click():
+def test_single_pairs_carry_the_weights_of_their_click_and_item():
     samples = Samples(
         np.array([4, 7], dtype=np.int32),
         np.array([0, 3, 4]),
-        np.array([10, 11, 12, 13], dtype=np.int32),
+        np.array([0, 1, 2, 3], dtype=np.int32),
         np.array([0.5, 9], dtype=np.float32),  # of the drawn; the second click has none
     )
-    assert columns(samples.pairs()) == [  # users, items, click, weight
-        [4, 4, 4, 7],
-        [10, 11, 12, 13],
-        [1, 0, 0, 1],
-        [1, 0.5, 0.5, 1],
-    ]
+    found = columns(samples.pairs())  # users, items, click, weight
+    assert found == [[4, 4, 4, 7], [0, 1, 2, 3], [1, 0, 0, 1], [1, 0.5, 0.5, 1]]
+    by_item = replace(samples, item_weight=np.array([5, 6, 7, 8], dtype=np.float32))
+    for pairs in (by_item.pairs(), next(by_item.batches(2)).pairs()):
+        assert columns(pairs) == [*found[:3], [1, 3, 3.5, 1]]
 
 
 # every pair

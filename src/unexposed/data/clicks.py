@@ -150,6 +150,12 @@ class Clicks:
         """How many items each user clicked."""
         return np.bincount(self.checked().users, minlength=self.n_users)
 
+    def sum_by_user(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of a value of each item over the items that each user has clicked."""
+        log = self.checked()
+        sums = np.bincount(log.users, values[log.items], minlength=self.n_users)
+        return sums.astype(np.float64, copy=False)
+
     def contain(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether each pair was clicked."""
         if len(self) == 0:

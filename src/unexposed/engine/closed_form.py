@@ -41,3 +41,5 @@ def check_samples(samples: Samples, *, n_users: int, n_items: int) -> None:
     for what, rows, n in (("user", samples.users, n_users), ("item", samples.items, n_items)):
         if len(rows) and (rows.min() < 0 or rows.max() >= n):
             raise InputError(f"a sample names {what} {rows.max()}, but there are {n}")
+    if samples.item_weight is not None and len(samples.item_weight) != n_items:
+        raise InputError(f"{len(samples.item_weight)} items have a weight, but there are {n_items}")

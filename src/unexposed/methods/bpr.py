@@ -19,5 +19,7 @@ class BPR(ComposedMethod):
         return Composition(
             relevance=self.dot_product(pairwise=True),
             loss="pairwise",
-            drawing=Drawing(self.negatives, source=self.negatives_from),
+            drawing=Drawing(
+                self.negatives, source=self.negatives_from, exponent=self.negatives_exponent
+            ),
         )

@@ -109,6 +109,13 @@ class ComposedMethod(TrainedMethod):
         "what negatives are drawn from: items the user has not clicked, or all items",
         search=["unclicked", "catalogue"],
     )
+    negatives_exponent: float = setting(
+        0.0,
+        "negatives are drawn in proportion to clicks^exponent, an item without clicks as if it had "
+        "one; 0: all alike",
+        low=0,
+        high=1,
+    )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     biases: bool = setting(
         False,
@@ -189,15 +196,16 @@ class ComposedMethod(TrainedMethod):
         def steps(samples: Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
-        if not drawing.every_pair and isinstance(engine, DrawsSamples):
-            sampler = engine.sampler(clicks, drawing, seed=seed)
+        sampler = drawing.sampler(clicks)
+        if isinstance(engine, DrawsSamples) and sampler.rejects_few():
+            there = engine.sampler(clicks, drawing, seed=seed)
             return (
-                lambda: steps(sampler.draw()),
-                lambda: engine.train_epoch(sampler, batch_size=size),
+                lambda: steps(there.draw()),
+                lambda: engine.train_epoch(there, batch_size=size),
             )
         return (
-            lambda: steps(drawing.samples(clicks, rng)),
-            lambda: engine.epoch(drawing.samples(clicks, rng), batch_size=size),
+            lambda: steps(sampler.draw(rng)),
+            lambda: engine.epoch(sampler.draw(rng), batch_size=size),
         )
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
@@ -227,7 +235,7 @@ class ComposedMethod(TrainedMethod):
         self.composition().exposure.add_to(graph, parameters)
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
         parts = self.composition()
         relevance = parts.relevance
@@ -242,7 +250,8 @@ class ComposedMethod(TrainedMethod):
             self.optimiser(),
             exposure=parts.exposure.of_new_user(parameters),
             drawing=parts.drawing,
-            n_clicks=n_clicks,
+            law=parts.drawing.law(trained_on),
+            n_clicks=len(trained_on),
             batch_size=self.batch_size,
             epochs=epochs,
             relevance=relevance,
@@ -280,12 +289,13 @@ class PairSettings:
         "or weigh the drawn negatives, always unclicked ones, to stand for all unclicked pairs",
     )
 
-    def pair_drawing(self, negatives: int, source: Source) -> Drawing:
+    def pair_drawing(self, negatives: int, source: Source, exponent: float = 0.0) -> Drawing:
         return Drawing(
             negatives,
             self.weighting,
             every_pair=self.pairs == "all",
             source="unclicked" if self.weighting == "unbiased" else source,
+            exponent=exponent,
         )
 
 

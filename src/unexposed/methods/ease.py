@@ -100,10 +100,10 @@ class EASE(Recommender):
         return np.broadcast_to(table, (len(users), len(table)))
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
         """Nothing: a user is its clicks."""
-        del parameters, clicks, n_clicks, epochs
+        del parameters, clicks, trained_on, epochs
         return {}
 
 

@@ -86,10 +86,10 @@ class ExpoMF(TrainedMethod):
         return Vectors(parameters["user_factors"], parameters["item_factors"])
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
         """As many regressions on the items as there were sweeps, from vectors of zeros."""
-        del n_clicks
+        del trained_on
         items, matrix = parameters["item_factors"], clicks.matrix()
         users = np.zeros((clicks.n_users, items.shape[1]), dtype=items.dtype)
         log_odds = logit(parameters["prior_exposure"])

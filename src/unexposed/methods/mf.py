@@ -16,5 +16,5 @@ class MF(PairSettings, ComposedMethod):
         return Composition(
             relevance=self.dot_product(),
             loss="low_variance",
-            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
         )

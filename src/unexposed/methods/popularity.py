@@ -36,9 +36,9 @@ class Popularity(Recommender):
         return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
-        del parameters, clicks, n_clicks, epochs
+        del parameters, clicks, trained_on, epochs
         return {}
 
     def add_score(self, graph: Graph, parameters: Parameters) -> None:

@@ -38,9 +38,9 @@ class Random(Recommender):
         }, {}
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
-        del parameters, clicks, n_clicks, epochs
+        del parameters, clicks, trained_on, epochs
         return {}
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:

@@ -33,5 +33,5 @@ class RelMF(PopularitySettings, PairSettings, ComposedMethod):
             relevance=self.dot_product(),
             loss="inverse_propensity_squared" if squared else "inverse_propensity",
             exposure=Given(self.popularity()),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
         )

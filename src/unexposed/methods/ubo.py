@@ -65,7 +65,7 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
             exposure=Gated(
                 self.popularity(), self.exposure_offset, self.gate_start, self.initial_scale
             ),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
             learning=ExposureLearning(
                 self.strategy,
                 self.exposure_learning_rate,

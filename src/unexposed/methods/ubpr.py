@@ -28,5 +28,5 @@ class UBPR(PopularitySettings, ComposedMethod):
             relevance=self.dot_product(pairwise=True),
             loss="inverse_propensity_pairwise",
             exposure=Given(self.popularity()),
-            drawing=Drawing(self.negatives),
+            drawing=Drawing(self.negatives, exponent=self.negatives_exponent),
         )

@@ -29,5 +29,5 @@ class UMF(PopularitySettings, PairSettings, ComposedMethod):
             relevance=self.dot_product(),
             loss="low_variance_squared" if self.form == "squared" else "low_variance",
             exposure=Given(self.popularity()),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from),
+            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
         )

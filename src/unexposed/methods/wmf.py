@@ -52,9 +52,9 @@ class WMF(TrainedMethod):
         return Vectors(parameters["user_factors"], parameters["item_factors"])
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
-        del n_clicks, epochs
+        del trained_on, epochs
         with algebra.one_thread():
             return {"user_factors": self._solve(clicks.matrix(), parameters["item_factors"])}
 

@@ -27,6 +27,7 @@ from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
 from unexposed.model.filters import entries
 from unexposed.model.fold_in_kernel import learn_users
+from unexposed.sampling.chances import EVEN, Chances
 from unexposed.sampling.samples import Drawing
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def of_users(model: "Model", clicks: Clicks) -> "Model":
 def user_rows(model: "Model", clicks: Clicks) -> dict[str, Array]:
     """The parameters of the users of these clicks, by name."""
     return model.method.user_rows(
-        model.parameters, clicks, n_clicks=len(model.clicks), epochs=epochs_of(model.facts)
+        model.parameters, clicks, trained_on=model.clicks, epochs=epochs_of(model.facts)
     )
 
 
@@ -131,6 +132,7 @@ def solve(
     *,
     exposure: Array | None,  # (items,); None: the loss needs none
     drawing: Drawing,
+    law: Chances = EVEN,  # of the drawn items
     n_clicks: int,  # of the training
     batch_size: int,
     epochs: int,
@@ -144,12 +146,15 @@ def solve(
     vectors = relevance.new_users(clicks.n_users).astype(np.float64)
     threads = max(1, min(threads or CORES, clicks.n_users))
     bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
+    by_item = drawing.item_weight(law)
     given = (
         np.ascontiguousarray(item_factors, dtype=np.float32),
         np.ones(n_items) if exposure is None else exposure.astype(np.float64),
         clicks.items,
         clicks.user_start,
-        drawing.weight(clicks),
+        drawing.weight(clicks, law),
+        np.zeros(0, dtype=np.float32) if by_item is None else by_item,
+        law,
         LOSS_CODES[objective.loss],
         drawing.negatives,
         drawing.every_pair,

@@ -8,7 +8,14 @@ from unexposed.compiled import STEP, below, compiled, mix
 from unexposed.engine.cpu.formulas import PAIRWISE, odds_against, pairwise_scale, value_and_slope
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, hold
-from unexposed.sampling.draw import draw_item, list_unclicked
+from unexposed.sampling.chances import (
+    Chances,
+    add_up,
+    draw_by_table,
+    draw_evenly,
+    draw_from_list,
+    list_unclicked,
+)
 
 Array = Any
 
@@ -21,6 +28,8 @@ def learn_users(
     clicked: Array,  # items, by user
     user_start: Array,
     weight: Array,  # (users,): of a drawn item
+    item_weight: Array,  # (items,): times this; empty: times 1
+    law: Chances,  # of the drawn items
     loss: int,
     negatives: int,
     every_pair: bool,
@@ -39,7 +48,7 @@ def learn_users(
     """Adam on the clicks of each of these users, with items drawn as `sampling` does."""
     n_items, dim = item_vectors.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
-    room = np.empty(n_items, dtype=np.int32)
+    room, room_for_sums = np.empty(n_items, dtype=np.int32), np.empty(len(law.of_item))
     width = whole(dim, 8)  # of float64
     record, gradient = np.zeros(3 * width), np.zeros(width)  # see `rows.py`
     vector, decays = record[:dim], np.zeros(width)
@@ -49,21 +58,23 @@ def learn_users(
         own = clicked[user_start[user] : user_start[user + 1]]
         avoided = own[:0] if everything else own
         clicked_by[avoided] = user
-        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), every_pair)]
+        listed = room[: list_unclicked(room, clicked_by, user, avoided, every_pair, law)]
+        sums = add_up(room_for_sums, listed, law)
         start = starts(len(own), n_items - len(avoided), negatives, every_pair)
         items, batch = np.empty(start[-1], dtype=np.int32), np.empty(len(own), dtype=np.int64)
         record[:] = 0
         vector[:] = vectors[user]
         bits = seed
         for epoch in range(epochs):
-            bits = draw(items, start, own, listed, clicked_by, user, every_pair, bits)
+            bits = draw(items, start, own, listed, sums, clicked_by, user, every_pair, law, bits)
             bits = spread(batch, n_batches, bits)
             order = np.argsort(batch)
             for n in range(len(order)):
                 if n == 0 or batch[order[n]] != batch[order[n - 1]]:
                     gradient[:], n_pairs = 0, 0
                 of_click = items[start[order[n]] : start[order[n] + 1]]
-                add_slopes(gradient, vector, item_vectors, exposure, of_click, loss, weight[user])
+                weights = weight[user], item_weight
+                add_slopes(gradient, vector, item_vectors, exposure, of_click, loss, *weights)
                 n_pairs += len(of_click)
                 if n + 1 < len(order) and batch[order[n]] == batch[order[n + 1]]:
                     continue
@@ -91,13 +102,15 @@ def draw(
     start: Array,
     clicked: Array,
     listed: Array,  # items to draw from; empty if rejection sampling is fast
+    sums: Array,  # of their chances
     clicked_by: Array,
     user: int,
     every_pair: bool,
+    law: Chances,
     bits: Any,
 ) -> Any:
     """Fill in the items of each click for one epoch; gives the next random bits."""
-    n_dealt = 0
+    n_dealt, even, keep, alias = 0, len(law.keep) == 0, law.keep, law.alias
     for click in range(len(clicked)):
         items[start[click]] = clicked[click]
         for at in range(start[click] + 1, start[click + 1]):
@@ -107,8 +120,12 @@ def draw(
                 listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
                 items[at] = listed[n_dealt]
                 n_dealt += 1
+            elif even:
+                items[at], bits = draw_evenly(listed, clicked_by, user, bits)
+            elif len(sums):
+                items[at] = draw_from_list(listed, sums, bits)
             else:
-                items[at], bits = draw_item(listed, clicked_by, user, bits)
+                items[at], bits = draw_by_table(clicked_by, user, keep, alias, bits)
     return bits
 
 
@@ -130,6 +147,7 @@ def add_slopes(
     items: Array,  # of one click, the clicked one first
     loss: int,
     weight: float,
+    item_weight: Array,
 ) -> None:
     """Add the gradient of the loss of a click and its drawn items."""
     clicked = item_vectors[items[0]]
@@ -146,6 +164,8 @@ def add_slopes(
             slope = value_and_slope(loss, logit, odds, click, exposure[items[n]])[1]
         if n > 0:
             slope *= weight
+            if len(item_weight):
+                slope *= item_weight[items[n]]
         for d in range(len(vector)):
             gradient[d] += slope * item[d]
             if loss >= PAIRWISE:

@@ -150,13 +150,13 @@ class Recommender(ABC):
         del graph, parameters
 
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, n_clicks: int, epochs: int
+        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
     ) -> Parameters:
         """The parameters of each user of these clicks, learned from them alone (see `fold_in`).
 
-        `n_clicks` and `epochs` describe the training that made the parameters.
+        `trained_on` and `epochs` describe the training that made the parameters.
         """
-        del parameters, clicks, n_clicks, epochs
+        del parameters, clicks, trained_on, epochs
         raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
 
     def pair_exposure(

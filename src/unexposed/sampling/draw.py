@@ -7,6 +7,15 @@ from typing import Any
 import numpy as np
 
 from unexposed.compiled import CORES, STEP, Array, below, compiled, mix, random_bits
+from unexposed.sampling.chances import (
+    EVEN,
+    Chances,
+    add_up,
+    draw_by_table,
+    draw_evenly,
+    draw_from_list,
+    list_unclicked,
+)
 
 PART = 32_768  # items of the clicks shuffled at a time: they fit into a core's cache
 
@@ -18,12 +27,13 @@ def samples(
     negatives: int,
     everything: bool = False,
     *,
+    law: Chances = EVEN,
     seed: np.uint64,
     threads: int | None = None,
 ) -> tuple[Array, Array]:
     """Every click once, in a uniformly random order: users (n), items (n, 1 + negatives).
 
-    The clicked item comes first, then items drawn uniformly from the items that its user has not
+    The clicked item comes first, then items drawn by `law` from the items that its user has not
     clicked, −1 where there are none; or from `everything`.
 
     The order follows Rao (1961) and Sandelius (1962): send each click to a random part, then
@@ -49,10 +59,8 @@ def samples(
         end = np.cumsum(counts.T).reshape(n_parts, threads)  # a share follows another in each part
         part_start = np.concatenate([[0], end[:, -1]])
         place = np.ascontiguousarray(end.T) - counts
-        log = (items, user_start, n_items)
-        each(
-            lambda t: fill(found_users, found, place[t], *log, everything, seed, *users[t : t + 2])
-        )
+        given = (items, user_start, n_items, everything, law, seed)
+        each(lambda t: fill(found_users, found, place[t], *given, *users[t : t + 2]))
         each(lambda t: shuffle(found_users, found, part_start, seed, *parts[t : t + 2]))
     return found_users, found
 
@@ -75,6 +83,7 @@ def fill(
     user_start: Array,
     n_items: int,
     everything: bool,
+    law: Chances,
     seed: Any,
     first_user: int,
     stop_user: int,
@@ -82,12 +91,14 @@ def fill(
     """Put the clicks of these users, with drawn items, into random parts."""
     n, width = found.shape
     clicked_by = np.full(n_items, -1, dtype=np.int32)
-    room = np.empty(n_items, dtype=np.int32)
+    even, keep, alias = len(law.keep) == 0, law.keep, law.alias
+    room, room_for_sums = np.empty(n_items, dtype=np.int32), np.empty(len(law.of_item))
     for user in range(first_user, stop_user):
         first, stop = user_start[user], user_start[user + 1]
         avoided = items[first:first] if everything else items[first:stop]
         clicked_by[avoided] = user
-        listed = room[: list_unclicked(room, clicked_by, user, len(avoided), False)]
+        listed = room[: list_unclicked(room, clicked_by, user, avoided, False, law)]
+        sums = add_up(room_for_sums, listed, law)
         for click in range(first, stop):
             part = below(len(place), random_bits(seed, click))
             at = place[part]
@@ -97,38 +108,14 @@ def fill(
             for number in range(1, width):
                 found[at, number] = -1
                 if len(avoided) < n_items:
-                    found[at, number], bits = draw_item(listed, clicked_by, user, mix(bits + STEP))
-
-
-@compiled
-def list_unclicked(room: Array, clicked_by: Array, user: int, n_clicked: int, always: bool) -> int:
-    """Write the items that a user has not clicked into `room`; return how many were written.
-
-    Unless they are `always` wanted, do so only for a user who clicked more than half of the items,
-    for whom rejection would take long.
-    """
-    n_items, n_listed = len(clicked_by), 0
-    if always or 2 * (n_items - n_clicked) < n_items:
-        for item in range(n_items):
-            if clicked_by[item] != user:
-                room[n_listed] = item
-                n_listed += 1
-    return n_listed
-
-
-@compiled
-def draw_item(listed: Array, clicked_by: Array, user: int, bits: Any) -> tuple[int, Any]:
-    """Draw an item from the list or, where it is empty, by rejecting what the user clicked.
-
-    Also return the random bits used last. `clicked_by` names the last user to click each item.
-    """
-    if len(listed):
-        return listed[below(len(listed), bits)], bits
-    item = below(len(clicked_by), bits)
-    while clicked_by[item] == user:
-        bits = mix(bits + STEP)
-        item = below(len(clicked_by), bits)
-    return item, bits
+                    bits = mix(bits + STEP)
+                    if even:
+                        item, bits = draw_evenly(listed, clicked_by, user, bits)
+                    elif len(sums):
+                        item = draw_from_list(listed, sums, bits)
+                    else:
+                        item, bits = draw_by_table(clicked_by, user, keep, alias, bits)
+                    found[at, number] = item
 
 
 @compiled

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.sampling import draw
+from unexposed.sampling.chances import EVEN, Chances, chances
 
 Weighting = Literal["none", "unbiased"]
 Source = Literal["unclicked", "catalogue"]
+LEAST_LEFT = 1e-3  # of the chances of a user's unclicked items: below, the host draws for a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,13 +21,14 @@ class Samples:
     """Clicks with their drawn items, in the order of training.
 
     The items of click c are items[start[c] : start[c + 1]], the clicked one first. The pair of a
-    click counts 1, each item drawn for it weight[c].
+    click counts 1, each item i drawn for it weight[c]·item_weight[i].
     """
 
     users: Indices  # (clicks,)
     start: NDArray[np.int64]  # (clicks + 1,)
     items: Indices  # (pairs,)
     weight: NDArray[np.float32]  # (clicks,)
+    item_weight: NDArray[np.float32] | None = None  # (all items,); None: 1 for each
 
     def __len__(self) -> int:
         return len(self.users)
@@ -35,14 +38,18 @@ class Samples:
         for first in range(0, len(self), size):
             part, start = slice(first, first + size), self.start[first : first + size + 1]
             items = self.items[start[0] : start[-1]]
-            yield Samples(self.users[part], start - start[0], items, self.weight[part])
+            columns = self.users[part], start - start[0], items, self.weight[part]
+            yield Samples(*columns, self.item_weight)
 
     def pairs(self) -> "SampledPairs":
         """These samples as single pairs."""
         each = np.diff(self.start)
         click = np.zeros(len(self.items), dtype=np.float32)
         click[self.start[:-1]] = 1
-        weight = np.where(click > 0, np.float32(1), np.repeat(self.weight, each))
+        weight = np.repeat(self.weight, each)
+        if self.item_weight is not None:
+            weight *= self.item_weight[self.items]
+        weight = np.where(click > 0, np.float32(1), weight)
         return SampledPairs(np.repeat(self.users, each), self.items, click, weight)
 
 
@@ -59,6 +66,24 @@ class SampledPairs:
         return len(self.users)
 
 
+class Log(Protocol):
+    """What chances and weights need to know of a click log, on the host or on a GPU."""
+
+    @property
+    def n_users(self) -> int: ...
+
+    @property
+    def n_items(self) -> int: ...
+
+    @property
+    def user_counts(self) -> NDArray[np.int64]: ...
+
+    @property
+    def item_counts(self) -> NDArray[np.int64]: ...
+
+    def sum_by_user(self, values: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+
 @dataclass(frozen=True)
 class Drawing:
     """How an epoch is sampled: with drawn items for each click, or every pair."""
@@ -67,62 +92,113 @@ class Drawing:
     weighting: Weighting = "none"  # "unbiased" holds for the source "unclicked"
     every_pair: bool = False
     source: Source = "unclicked"
+    exponent: float = 0.0  # items are drawn in proportion to clicks^exponent
+
+    def sampler(self, clicks: Clicks) -> "Sampler":
+        """What draws the epochs of this log."""
+        law = self.law(clicks)
+        return Sampler(self, clicks, law, self.weight(clicks, law), self.item_weight(law))
 
     def samples(self, clicks: Clicks, rng: np.random.Generator) -> Samples:
         """The samples of one epoch."""
-        if self.every_pair:
-            return every_pair(clicks, rng=rng)
-        return drawn(
-            clicks,
-            negatives=self.negatives,
-            weighting=self.weighting,
-            source=self.source,
-            rng=rng,
-        )
+        return self.sampler(clicks).draw(rng)
 
-    def weight(self, clicks: Clicks) -> NDArray[np.float32]:
-        """The weight of a drawn item, for each user.
+    def law(self, clicks: Log) -> Chances:
+        """The chances that items are drawn by; nothing is counted where all are alike."""
+        if self.every_pair or self.exponent == 0:
+            return EVEN
+        return chances(clicks.item_counts, self.exponent)
 
-        A user with n clicks among M items has n·negatives draws for M − n unclicked pairs, so
-        each draw stands for (M − n) / (n·negatives) pairs: the weighted loss of an epoch is then
-        an unbiased estimate of the sum over all pairs. (A user without clicks is never visited,
-        and both sums leave out its pairs.)
+    def weight(self, clicks: Log, law: Chances) -> NDArray[np.float32]:
+        """The weight of a drawn item, for each user, apart from the item's own weight.
+
+        Draws by the chances q hit an unclicked item i of a user with n clicks n·negatives·q_i/Z
+        times, Z being the sum of q over what the user has not clicked. A draw of i stands for
+        1 / that many pairs, Z·M/(n·negatives) times 1/(M·q_i) among M items, so that the
+        weighted loss of an epoch is an unbiased estimate of the sum over all pairs. Where q = 1/M
+        the first is (M − n) / (n·negatives), the second 1. (A user without clicks is never
+        visited, and both sums leave out its pairs.)
         """
         if self.weighting == "none" or self.every_pair:
             return np.ones(clicks.n_users, dtype=np.float32)
         n = np.maximum(clicks.user_counts, 1)
-        return ((clicks.n_items - n) / (n * self.negatives)).astype(np.float32)
+        return (unclicked(clicks, law) / (n * self.negatives)).astype(np.float32)
+
+    def item_weight(self, law: Chances) -> NDArray[np.float32] | None:
+        """1/(M·q): the weight that a drawn item has for any user (see `weight`)."""
+        if self.weighting == "none" or law.uniform:
+            return None
+        return (1 / (len(law.of_item) * law.of_item)).astype(np.float32)
 
     def log_odds(self, clicks: Clicks) -> float:
         """The log-odds of a click among the weighted pairs of an epoch: log(clicks / Σ weights)."""
         n = clicks.user_counts
         left = (n > 0) * (clicks.n_items - n)  # the unclicked pairs of users with clicks
-        if self.every_pair:
+        if self.every_pair or self.weighting == "unbiased":
             weights = float(left.sum())
         else:
             finds = left > 0 if self.source == "unclicked" else n > 0
-            weights = float((finds * n * self.negatives * self.weight(clicks)).sum())
+            weights = float((finds * n).sum()) * self.negatives
         return float(np.log(len(clicks) / max(weights, 1)))  # 1: where everything is clicked
 
 
-def drawn(
-    clicks: Clicks,
-    *,
-    negatives: int,
-    weighting: Weighting = "none",
-    source: Source = "unclicked",
-    rng: np.random.Generator,
-) -> Samples:
-    """Every click with this many items drawn for it, in random order.
+def unclicked(clicks: Log, law: Chances) -> NDArray[Any]:
+    """Z·M: the chance that a draw gives what the user has not clicked, times the items.
 
-    Drawn items are uniform on the items that the user has not clicked (none, for a user who
-    clicked them all), or uniform on the catalogue.
+    The chances are 1 less those of the clicked items: no table of users × items is made.
+    """
+    if law.uniform:
+        return clicks.n_items - np.maximum(clicks.user_counts, 1)
+    left = np.maximum(1 - clicks.sum_by_user(law.of_item), 0) * clicks.n_items
+    return np.where(clicks.user_counts < clicks.n_items, left, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """Draws the epochs of a log; what they share is computed once."""
+
+    drawing: Drawing
+    clicks: Clicks
+    law: Chances
+    weight: NDArray[np.float32]  # (users,)
+    item_weight: NDArray[np.float32] | None  # (items,)
+
+    def rejects_few(self) -> bool:
+        """Whether drawing until an item is unclicked, as a GPU does, takes a bounded time."""
+        if self.drawing.every_pair:
+            return False
+        if self.law.uniform or self.drawing.source == "catalogue":
+            return True
+        left = unclicked(self.clicks, self.law)[self.clicks.user_counts < self.clicks.n_items]
+        return bool(left.min(initial=np.inf) >= LEAST_LEFT * self.clicks.n_items)
+
+    def draw(self, rng: np.random.Generator) -> Samples:
+        """The samples of the next epoch."""
+        if self.drawing.every_pair:
+            return every_pair(self.clicks, rng=rng)
+        users, start, items = drawn_pairs(
+            self.clicks, self.drawing.negatives, self.drawing.source, self.law, rng
+        )
+        return Samples(users, start, items, self.weight[users], self.item_weight)
+
+
+def drawn(clicks: Clicks, *, negatives: int, rng: np.random.Generator) -> Samples:
+    """Every click with items that its user has not clicked, all as likely, in random order."""
+    return Drawing(negatives).samples(clicks, rng)
+
+
+def drawn_pairs(
+    clicks: Clicks, negatives: int, source: Source, law: Chances, rng: np.random.Generator
+) -> tuple[Indices, NDArray[np.int64], Indices]:
+    """Every click with this many items drawn for it, in random order: `Samples` without weights.
+
+    Items are drawn from those that the user has not clicked (none, for a user who clicked them
+    all), or from the catalogue.
     """
     seed = rng.integers(2**64, dtype=np.uint64)
     everything = source == "catalogue"
-    users, items = draw.samples(
-        clicks.items, clicks.user_start, clicks.n_items, negatives, everything, seed=seed
-    )
+    log = clicks.items, clicks.user_start, clicks.n_items
+    users, items = draw.samples(*log, negatives, everything, law=law, seed=seed)
     start: NDArray[Any] = np.arange(len(users) + 1, dtype=np.int64) * (1 + negatives)
     items = items.reshape(-1)
     if not everything and (clicks.user_counts == clicks.n_items).any():
@@ -130,8 +206,7 @@ def drawn(
         there = items >= 0
         start = np.concatenate([[0], np.cumsum(there)])[start]
         items = items[there]
-    weight = Drawing(negatives, weighting).weight(clicks)[users]
-    return Samples(users, start, items, weight)
+    return users, start, items
 
 
 def every_pair(clicks: Clicks, *, rng: np.random.Generator) -> Samples:

@@ -196,8 +196,9 @@ class CpuEngine:
         if self._space is None or not self._space.holds(batch_size, pairs, n_threads):
             self._space = _Space(self, batch_size, pairs, n_threads)
         space = self._space
-        kinds = (np.int32, np.int64, np.int32, np.float32)
-        columns = (samples.users, samples.start, samples.items, samples.weight)
+        kinds = (np.int32, np.int64, np.int32, np.float32, np.float32)
+        by_item = np.zeros(0) if samples.item_weight is None else samples.item_weight
+        columns = (samples.users, samples.start, samples.items, samples.weight, by_item)
         given = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
         barrier = np.zeros(64, dtype=np.int64)
         arrays = (self._tables, space.plan, self._guide, space.work)

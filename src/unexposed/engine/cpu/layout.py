@@ -190,6 +190,7 @@ def lay_out(
     start: Array,
     items: Array,
     weight: Array,
+    item_weight: Array,
     exposure: Array,
 ) -> None:
     """Put the pairs of batch b in the order of their users, and find the pairs of each item.
@@ -215,6 +216,8 @@ def lay_out(
                 pair_item[at], pair_user_at[at], pair_exposure[at] = item, g, shown[item]
                 if k > start[c]:
                     pair_click[at], pair_weight[at] = 0, weight[c]
+                    if len(item_weight):
+                        pair_weight[at] *= item_weight[item]
                 at += 1
     user_start[n_users] = at
     item_row, item_start = plan.item_row[b], plan.item_start[b]

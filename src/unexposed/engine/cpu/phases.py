@@ -181,6 +181,7 @@ def run(
     start: Array,
     items: Array,
     weight: Array,
+    item_weight: Array,  # (items,), or empty: 1 for each
     batch_size: int,
     steps: int,
     s: Step,
@@ -199,7 +200,7 @@ def run(
             begin = (first + thread) * batch_size
             end = min(begin + batch_size, n)
             clicks = users[begin:end], start[begin : end + 1], items, weight[begin:end]
-            lay_out(plan, thread, work, *clicks, s.tables.exposure)
+            lay_out(plan, thread, work, *clicks, item_weight, s.tables.exposure)
             if s.options.strategy == BILEVEL:
                 part = (steps + first + thread) % s.guide.n_parts
                 find_guides(plan, thread, work, s.guide, part)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 import torch
@@ -43,9 +42,19 @@ class DeviceClicks:
     def user_counts(self) -> NDArray[np.int64]:
         return self.user_start.diff().cpu().numpy()
 
+    @property
+    def item_counts(self) -> NDArray[np.int64]:
+        return self.items.bincount(minlength=self.n_items).cpu().numpy()
+
+    def sum_by_user(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As `Clicks.sum_by_user`, on the host: a GPU would add in any order."""
+        users, items = self.users.cpu().numpy(), self.items.cpu().numpy()
+        sums = np.bincount(users, values[items], minlength=self.n_users)
+        return sums.astype(np.float64, copy=False)
+
 
 class DeviceSampler:
-    """The epochs of `sampling.drawn`, drawn on the GPU.
+    """The epochs of a `sampling.Sampler`, drawn on the GPU.
 
     The distribution is the same, the random stream another: clicked items are rejected, and the
     order is a keyed pseudo-random permutation. The keys of an epoch come from `seed` and its
@@ -58,8 +67,14 @@ class DeviceSampler:
         self._device = clicks.users.device
         self._kernel = load(self._device.type, "drawing_kernel").draw
         self._clicks, self._negatives, self._seed = clicks, drawing.negatives, seed
-        self._weight = torch.from_numpy(drawing.weight(cast(Any, clicks))).to(self._device)
-        self._log = clicks.users, clicks.items, clicks.user_start, self._weight
+        law = drawing.law(clicks)
+        self.item_weight = drawing.item_weight(law)  # (items,) | None
+        self._weight = torch.from_numpy(drawing.weight(clicks, law)).to(self._device)
+        # the alias table, whose probabilities are compared with 32 random bits
+        keep = torch.from_numpy(np.round(law.keep * 2**32).astype(np.int64)).to(self._device)
+        alias = torch.from_numpy(law.alias).to(self._device)
+        self._log = clicks.users, clicks.items, clicks.user_start, self._weight, keep, alias
+        self._even = law.uniform
         most = int(clicks.user_counts.max(initial=0)) if drawing.source == "unclicked" else 0
         self._probes = most.bit_length()  # of a search among a user's clicks
         self.pairs_a_click = 1 + drawing.negatives
@@ -87,7 +102,11 @@ class DeviceSampler:
         self._plan[:2] = first, count
         plan = torch.from_numpy(self._plan).to(self._device)
         self._kernel[(count * self.pairs_a_click // BLOCK + 1,)](
-            plan, *self._log, users, weight, items, PROBES=self._probes, BLOCK=BLOCK, num_warps=8
+            *(plan, *self._log, users, weight, items),
+            EVEN=self._even,
+            PROBES=self._probes,
+            BLOCK=BLOCK,
+            num_warps=8,
         )
 
     def draw(self, most: int | None = None) -> Samples:
@@ -101,4 +120,5 @@ class DeviceSampler:
         found = items.cpu().numpy()
         there = found >= 0
         start = np.concatenate([[0], np.cumsum(there)])[::each]
-        return Samples(users.cpu().numpy(), start, found[there], weight.cpu().numpy())
+        columns = users.cpu().numpy(), start, found[there], weight.cpu().numpy()
+        return Samples(*columns, self.item_weight)

@@ -32,9 +32,9 @@ def _permuted(place, side, plan):
 
 @triton.jit
 def draw(
-    plan, users, items, user_start, user_weight,
+    plan, users, items, user_start, user_weight, keep, alias,
     click_user, click_weight, pair_item,
-    PROBES: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr, PROBES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Clicks FIRST … FIRST + TAKE of a shuffled epoch, each with items drawn by rejection.
 
@@ -67,8 +67,12 @@ def draw(
     low_word, high_word = draw_number.to(tl.uint32), (draw_number >> 32).to(tl.uint32)
     attempt = low_word * 0
     while tl.max(pending.to(tl.int32), 0) > 0:
-        word, _, _, _ = tl.philox(tl.load(plan + SEED), low_word, high_word, attempt, low_word * 0)
+        seed = tl.load(plan + SEED)
+        word, choice, _, _ = tl.philox(seed, low_word, high_word, attempt, low_word * 0)
         fresh = ((word.to(tl.uint64) * n_items.to(tl.uint64)) >> 32).to(tl.int32)
+        if not EVEN:  # the place of an alias table: its own item, or the other
+            kept = choice.to(tl.int64) < tl.load(keep + fresh, mask=pending, other=0)
+            fresh = tl.where(kept, fresh, tl.load(alias + fresh, mask=pending, other=0))
         found = tl.where(pending, fresh, found)
         low, high = begin, end
         for _ in range(PROBES):  # the first click of the user that is not below the item

@@ -85,6 +85,7 @@ class CudaEngine:
         self._arguments |= self._columns(relevance or DotProduct(self._dim, 0.0))
         if validation is not None and objective.strategy == "bilevel":
             self._arguments |= self._guide(validation, objective.validation_parts(validation))
+        self._item_weight: NDArray[np.float32] | None = None  # of the last epoch
         self._sampler: DeviceSampler | None = None  # the last one made
         self._space: _Space | None = None
 
@@ -100,6 +101,7 @@ class CudaEngine:
         bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
         most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
         self._loss.zero_()
+        self._weigh_items(samples.item_weight)
         for part in samples.batches(_chunk(most, batch_size)):
             space = self._room(batch_size, most, -(-len(part) // batch_size))
             space.copy(part)
@@ -119,6 +121,7 @@ class CudaEngine:
         chunk = _chunk(batch_size * each, batch_size)
         sampler.next_epoch()
         self._loss.zero_()
+        self._weigh_items(sampler.item_weight)
         for first in range(0, n, chunk):
             count = min(chunk, n - first)
             space = self._room(batch_size, batch_size * each, -(-count // batch_size))
@@ -196,6 +199,8 @@ class CudaEngine:
             "gate": tables.get("gate", items),
             "exposure": users if exposure is None else self._tensor(exposure).contiguous(),
             "n_items": len(items),
+            "item_weight": self._tensor(np.ones(len(items)), torch.float32),
+            "BY_ITEM": False,
             "user_owner": self._tensor(np.full(len(users), -1), torch.int64),
             "item_owner": self._tensor(np.full(len(items), -1), torch.int64),
             "LOSS": loss_code("cuda", objective, k.LOSS_CODES),
@@ -227,6 +232,17 @@ class CudaEngine:
             "n_guide": n,
             "n_guide_parts": parts,
         }
+
+    def _weigh_items(self, weight: NDArray[np.float32] | None) -> None:
+        """Set what drawn items weigh; steps are compiled and captured for either case."""
+        if weight is self._item_weight:
+            return
+        if (weight is None) != (self._item_weight is None):
+            self._space = None
+        self._item_weight = weight
+        self._arguments["BY_ITEM"] = weight is not None
+        if weight is not None:  # in place: captured steps know where it lies
+            self._arguments["item_weight"].copy_(torch.from_numpy(weight))
 
     def _room(self, batch_size: int, pairs: int, batches: int) -> "_Space":
         space = self._space

@@ -73,9 +73,10 @@ def _moving(gradient, column, ONES: tl.constexpr):
 @triton.jit
 def pairs(
     state, settings, batch_size, loss,
-    click_user, click_start, click_weight, pair_item,
+    click_user, click_start, click_weight, pair_item, item_weight,
     users, items, exposure_users, gate, user_owner, item_owner, exposure, n_items,
     PHASE: tl.constexpr, OPENS: tl.constexpr, LOSS: tl.constexpr, EXPOSURE: tl.constexpr,
+    BY_ITEM: tl.constexpr,
     DESCENDS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, CLICKS: tl.constexpr, EACH: tl.constexpr,
     USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr, DECAYING: tl.constexpr,
@@ -130,7 +131,7 @@ def pairs(
             liked_m = tl.load(exposure + user * n_items + liked, mask=here, other=1.0)
         else:
             liked_m = tl.full([CLICKS], 1.0, user_row.dtype)
-        drawn_weight *= pairwise_scale(LOSS, liked_m)
+        liked_scale = pairwise_scale(LOSS, liked_m)[:, None]
         on_liked = tl.zeros_like(liked_x)
 
     on_user = tl.zeros_like(user_row)
@@ -140,7 +141,13 @@ def pairs(
         item = tl.load(pair_item + pair, mask=pair < end[:, None], other=-1).to(tl.int64)
         there = item >= 0  # −1: the user had nothing to draw
         clicked = pair == begin[:, None]
-        weight = tl.where(there, tl.where(clicked, 1.0, drawn_weight[:, None]), 0.0)
+        weight = drawn_weight[:, None]
+        if BY_ITEM:  # in float32, as the other engines multiply them
+            by_item = tl.load(item_weight + item, mask=there, other=0.0)
+            weight = (weight.to(tl.float32) * by_item).to(user_row.dtype)
+        if LOSS >= PAIRWISE:
+            weight *= liked_scale
+        weight = tl.where(there, tl.where(clicked, 1.0, weight), 0.0)
         if OPENS:
             tl.store(item_owner + item, base + pair, mask=there)
         of_items = there[:, :, None] & (column < WIDTH)[None, None, :]

@@ -1,0 +1,117 @@
+"""An exposure that learns on its own clock: one step of α after every epoch of relevance.
+
+The step uses the gradient of the whole epoch's expected loss, by blocks of users, so neither the
+draws nor the users that a batch happens to hold add noise to it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed.data.clicks import Clicks
+from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.maths import item_level
+from unexposed.maths.exposure import Table
+from unexposed.maths.item_level import FORMS, Block, Factors
+from unexposed.ranking.blocks import parts
+from unexposed.sampling.validation import ValidationSet
+
+PAIRS_A_STEP = 20_000_000  # of a larger log, a step looks at a random part of the users
+STATE = ("alpha", "first", "second", "steps")
+
+
+class ExposureClock:
+    """The numbers α of an item-level exposure, with their moments.
+
+    `weight` gives the expected weight of an unclicked pair of these users in the training loss.
+    """
+
+    def __init__(
+        self,
+        form: item_level.Form,
+        clicks: Clicks,
+        popularity: Table,
+        guide: ValidationSet,
+        *,
+        on_training: bool,
+        learning_rate: float,
+        weight_decay: float,
+        weight: Callable[[NDArray[Any]], NDArray[Any]],
+        rng: np.random.Generator,
+        fixed: tuple[int | None, int | None] = (None, None),
+    ) -> None:
+        self._form, self._clicks, self._guide = FORMS[form], clicks, guide
+        self._on_training, self._weight, self._rng = on_training, weight, rng
+        self._rates = learning_rate, weight_decay
+        self._fixed = fixed
+        self._share = item_level.log_share(clicks.item_counts)
+        self._start = self._form.start(popularity, self._share)
+        self._state = {
+            "alpha": self._start.copy(),
+            "first": np.zeros_like(self._start),
+            "second": np.zeros_like(self._start),
+            "steps": np.zeros(1, dtype=np.int64),
+        }
+
+    def table(self) -> Table:
+        """m of each item."""
+        return self._form.table(self._state["alpha"], self._share).astype(np.float32)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {f"exposure.{name}": array for name, array in self._state.items()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        for name, array in self._state.items():
+            array[...] = state[f"exposure.{name}"]
+
+    def step(self, factors: Factors) -> Table:
+        """Move α by one step of Adam at these factors; return the new table."""
+        state, (learning_rate, weight_decay) = self._state, self._rates
+        gradient = self._form.carry(self._on_items(factors), state["alpha"], self._share)
+        # as if the loss of every validation pair held decay/2·|α − start|²: an item that the guide
+        # says nothing of stays where it starts
+        gradient += weight_decay * len(self._guide) * (state["alpha"] - self._start)
+        state["steps"] += 1
+        number = int(state["steps"][0])
+        state["first"] += (1 - BETA1) * (gradient - state["first"])
+        state["second"] += (1 - BETA2) * (gradient**2 - state["second"])
+        scale = np.sqrt(state["second"] / (1 - BETA2**number)) + EPSILON
+        state["alpha"] -= learning_rate * state["first"] / (1 - BETA1**number) / scale
+        return self.table()
+
+    def _on_items(self, factors: Factors) -> NDArray[np.float64]:
+        exposure = self.table()
+        if self._on_training:
+            found = (item_level.train_gradient(factors, exposure, b) for b in self._blocks())
+        else:
+            guide = self._guide
+            direction = item_level.validation_gradient(
+                factors, guide.users, guide.items, guide.relevant
+            )
+            for table, column in zip(direction, self._fixed, strict=True):
+                if column is not None:
+                    table[:, column] = 0.0  # a look-ahead does not move this column
+            narrow = Factors(*(table.astype(factors.users.dtype) for table in direction))
+            found = (
+                item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks()
+            )
+        total = np.zeros(self._clicks.n_items)
+        for part in found:
+            total += part
+        return total
+
+    def _blocks(self) -> Iterator[Block]:
+        clicks = self._clicks
+        with_clicks = np.flatnonzero(clicks.user_counts)
+        most = max(1, PAIRS_A_STEP // clicks.n_items)
+        if len(with_clicks) > most:
+            with_clicks = np.sort(self._rng.choice(with_clicks, most, replace=False))
+        for part in parts(len(with_clicks), clicks.n_items):
+            users = with_clicks[part]
+            counts = clicks.user_counts[users]
+            first = np.repeat(clicks.user_start[users], counts)
+            number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            rows = np.repeat(np.arange(len(users)), counts)
+            yield Block(users, (rows, clicks.items[first + number]), self._weight(users))

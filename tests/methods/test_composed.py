@@ -1,0 +1,106 @@
+"""Settings that composed methods share: how their negatives are drawn, on any engine."""
+
+import numpy as np
+import pytest
+
+from small import clicks_of, fitted, quick
+from unexposed.data.clicks import Clicks
+from unexposed.methods import METHODS, make
+from unexposed.methods.composed import ComposedMethod, PairSettings
+from unexposed.model import fold_in
+
+COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
+PAIRWISE = [name for name in COMPOSED if not issubclass(METHODS[name], PairSettings)]
+
+
+def unlike_items() -> Clicks:
+    """Item i was clicked by 11 − i users, so that popularity differs."""
+    return clicks_of(np.tril(np.ones((12, 12), dtype=int), -1))
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_method_draws_by_its_exponent(name):
+    drawing = make(name, negatives_exponent=0.5).composition().drawing
+    assert drawing.exponent == 0.5
+    assert make(name).composition().drawing.exponent == 0
+    assert drawing.samples(unlike_items(), np.random.default_rng(0)).item_weight is None
+
+
+@pytest.mark.parametrize("name", sorted(set(COMPOSED) - set(PAIRWISE)))
+def test_unbiased_draws_by_popularity_have_item_weights(name):
+    given = {"negatives_exponent": 1.0, "weighting": "unbiased", "negatives_from": "catalogue"}
+    drawing = make(name, **given).composition().drawing
+    assert drawing.source == "unclicked"
+    clicks = unlike_items()
+    weight = drawing.samples(clicks, np.random.default_rng(0)).item_weight
+    counts = np.maximum(clicks.item_counts, 1)
+    np.testing.assert_allclose(weight * counts, counts.sum() / 12, rtol=1e-6)  # 1/(M·q)
+
+
+@pytest.mark.parametrize("name", PAIRWISE)
+def test_pairwise_losses_draw_by_popularity_and_weigh_all_alike(name):
+    clicks = unlike_items()
+    drawing = make(name, negatives=500, negatives_exponent=1.0).composition().drawing
+    pairs = drawing.samples(clicks, np.random.default_rng(0)).pairs()
+    assert (pairs.weight == 1).all()
+    mine = (pairs.users == 1) & (pairs.click == 0)  # who clicked item 0
+    count = np.bincount(pairs.items[mine], minlength=12)
+    expected = np.array([0, *range(10, 0, -1), 1])
+    np.testing.assert_allclose(count / 500, expected / expected.sum(), atol=0.09)  # 5 sd
+
+
+@pytest.mark.parametrize("name", ["umf", "ubo"])
+def test_engines_agree_on_a_training_with_item_weights(name, small_world):
+    given = {"weighting": "unbiased", "negatives_exponent": 0.5, "epochs": 2, "refit": False}
+    clicks = small_world.clicks(0)
+    cpu, reference = (
+        fitted(name, clicks, engine=engine, **given).parameters for engine in ("cpu", "reference")
+    )
+    for key, table in reference.items():
+        np.testing.assert_allclose(cpu[key], table, rtol=1e-3, atol=1e-5)
+    without = fitted(name, clicks, engine="cpu", **given | {"negatives_exponent": 0.0}).parameters
+    assert np.abs(cpu["item_factors"] - without["item_factors"]).max() > 1e-3
+
+
+def test_users_are_folded_in_by_the_popularity_of_the_training(small_world):
+    trained_on, few = small_world.clicks(0), small_world.clicks(1).pick(np.arange(50))
+    method = quick("umf", weighting="unbiased", negatives_exponent=1.0)
+    assert isinstance(method, ComposedMethod)
+    items = np.random.default_rng(0).normal(size=(trained_on.n_items, method.dim))
+    parameters = {"item_factors": items, "exposure": np.full(trained_on.n_items, 0.5)}
+    found = method.user_rows(parameters, few, trained_on=trained_on, epochs=2)["user_factors"]
+    parts = method.composition()
+
+    def solved(law):
+        given = {"exposure": parts.exposure.of_new_user(parameters), "drawing": parts.drawing}
+        size = {"n_clicks": len(trained_on), "batch_size": method.batch_size, "epochs": 2}
+        task = (items, few, parts.objective(), method.optimiser())
+        return fold_in.solve(*task, **given, **size, law=law)
+
+    np.testing.assert_array_equal(found, solved(parts.drawing.law(trained_on)))
+    assert np.abs(found - solved(parts.drawing.law(few))).max() > 1e-4
+
+
+class DrawsItself:
+    """An engine that says who drew what it learns from."""
+
+    def sampler(self, clicks, drawing, *, seed):
+        del clicks, drawing, seed
+
+    def train_epoch(self, sampler, *, batch_size):
+        del sampler, batch_size
+        return 1.0
+
+    def epoch(self, samples, *, batch_size):
+        del samples, batch_size
+        return 2.0
+
+
+@pytest.mark.parametrize(("clicked", "drawn_by"), [(20, 1.0), (59, 2.0)])
+def test_the_host_draws_where_an_engine_would_reject_nearly_everything(clicked, drawn_by):
+    log = np.add.outer(np.arange(60), np.arange(60)) % 2  # everyone clicks every second item
+    log[:, 0] = 0  # but nobody the first
+    log[0] = np.arange(60) >= 60 - clicked
+    method = quick("mf", negatives_exponent=1.0)
+    _, epoch = method._steps_and_epoch(DrawsItself(), clicks_of(log), 0, np.random.default_rng(0))
+    assert epoch() == drawn_by
