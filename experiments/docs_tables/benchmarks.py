@@ -98,8 +98,9 @@ def estimator(document: dict[str, Any]) -> Table:
     note = (
         f"{document['data']}, {document['clicks']:,} clicks of {document['users']:,} users on "
         f"{document['items']:,} items; UMF after {document['trained']} weighted epochs, {epochs} "
-        "epochs drawn. Distance and variance are relative to the length of the gradient over all "
-        "pairs and to its square; CPU milliseconds on one core, training included in the last."
+        "epochs drawn. All but the first are weighted. Distance and variance are relative to the "
+        "length of the gradient over all pairs and to its square; CPU milliseconds on one core, "
+        "training included in the last."
     )
     return Table("estimator", "Ways to draw negatives", heads, rows, [note])
 
