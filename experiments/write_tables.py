@@ -82,6 +82,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "validation batch table": (ENGINE, partial(compared_in, "validation_batch_yahoo")),
     "share table": (ENGINE, written(benchmarks.share, "epoch_share")),
     "step table": (ENGINE, written(benchmarks.step, "step")),
+    "estimator table": (ENGINE, written(benchmarks.estimator, "estimator")),
     "card table": (ENGINE, written(benchmarks.card, "engine_cuda")),
     "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
     "update table": (SERVING, written(serving.update, "update_ml100k")),

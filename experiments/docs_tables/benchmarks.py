@@ -78,6 +78,33 @@ def step(document: list[dict[str, Any]]) -> Table:
     return Table("step", "How a step is made", heads, rows, [note])
 
 
+def estimator(document: dict[str, Any]) -> Table:
+    """Bias, variance and cost of an epoch's gradient for each way of drawing."""
+    rows = []
+    for name, way in document["ways"].items():
+        distance = Cell(f"{way['distance']:.3f}", aside=f"{way['by_chance']:.3f}")
+        variance = f"{way['variance']:.4f} ± {way['variance_error']:.4f}"
+        cost = (f"{way[part]:.0f}" for part in ("drawing_ms", "epoch_ms"))
+        rows.append(cells(name, distance, f"{way['cosine']:.3f}", variance, *cost))
+    heads = [
+        "drawn for each click",
+        "distance of the mean (by chance)",
+        "its cosine",
+        "variance",
+        "drawing, ms",
+        "epoch, ms",
+    ]
+    epochs = max(way["epochs"] for way in document["ways"].values())
+    note = (
+        f"{document['data']}, {document['clicks']:,} clicks of {document['users']:,} users on "
+        f"{document['items']:,} items; UMF after {document['trained']} weighted epochs, {epochs} "
+        "epochs drawn. All but the first are weighted. Distance and variance are relative to the "
+        "length of the gradient over all pairs and to its square; CPU milliseconds on one core, "
+        "training included in the last."
+    )
+    return Table("estimator", "Ways to draw negatives", heads, rows, [note])
+
+
 def selection(document: dict[str, Any]) -> Table:
     """How well each estimate on held-out clicks chooses epochs and settings, best first.
 

@@ -80,9 +80,10 @@ def test_negatives_are_uniform_however_much_of_the_catalogue_a_user_clicked(clic
     assert chi_squared < left - 1 + 5 * np.sqrt(2 * left)
 
 
-def test_the_one_item_a_user_has_not_clicked_of_40_000_is_found():
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
+def test_the_one_item_a_user_has_not_clicked_of_40_000_is_found(exponent):
     clicks = first_items(40_000, 39_999)
-    samples = drawn(clicks, negatives=2, rng=np.random.default_rng(0))
+    samples = Drawing(2, exponent=exponent).samples(clicks, np.random.default_rng(0))
     assert len(samples) == 39_999
     items = samples.items.reshape(-1, 3)
     assert sorted(items[:, 0].tolist()) == list(range(39_999))
