@@ -9,7 +9,9 @@ from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.semi_synthetic import GENERATORS, trim
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
+from unexposed.experiments.oracles import ORACLES
 from unexposed.settings import check_keys
+from unexposed.training.given import Side
 
 SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
     "dataset": {"dataset": str},
@@ -48,6 +50,12 @@ class Data:
                 "simulate in [data]"
             )
         return self.world
+
+    def side(self, oracle: str | None) -> Side:
+        """Inputs of a method beside the clicks: a part of the true exposure, if one is named."""
+        if oracle is None:
+            return Side()
+        return Side(exposure=ORACLES[oracle](self.known_world("compare")))
 
     def split(self, seed: int) -> Split:
         train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)

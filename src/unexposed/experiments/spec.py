@@ -10,6 +10,7 @@ from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, protocol
 from unexposed.experiments import data as experiment_data
+from unexposed.experiments import oracles
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import make, method
@@ -32,7 +33,7 @@ _KEYS = {
     "arms": dict,
     "miniature": dict,
 }
-_METHOD_KEYS = {"method": str, "study": str, "settings": dict}
+_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "settings": dict}
 
 
 def read(path: Path) -> Experiment:
@@ -118,13 +119,12 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
         for label, table in arms.items():
             checks.check_keys(table, kind.options, f"{where}, [arms.{label}]")
         return {label: Arm(label, options=table) for label, table in arms.items()}
-    shared = document.get("settings", {})
     made = {
-        label: _method_arm(label, table, shared, document["data"], f"{where}, {label}", studies)
+        label: _method_arm(label, table, document, f"{where}, {label}", studies)
         for label, table in methods.items()
     }
     known = {name for arm in made.values() for name in checks.known(type(arm.method))}
-    for name in shared:
+    for name in document.get("settings", {}):
         if name not in known:
             near = did_you_mean(name, known)
             raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
@@ -132,24 +132,28 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
 
 
 def _method_arm(
-    label: str,
-    table: dict[str, Any],
-    shared: dict[str, Any],
-    data: dict[str, Any],
-    where: str,
-    studies: Path,
+    label: str, table: dict[str, Any], document: dict[str, Any], where: str, studies: Path
 ) -> Arm:
     checks.check_keys(table, _METHOD_KEYS, where)
-    name = table.get("method", label)
+    name, exposure = table.get("method", label), table.get("exposure")
     try:
         known = checks.known(method(name))
-        settings = {key: value for key, value in shared.items() if key in known}
+        settings = {k: v for k, v in document.get("settings", {}).items() if k in known}
         if "study" in table:
-            settings |= _tuned(studies / table["study"], name, data)
+            settings |= _tuned(studies / table["study"], name, document["data"])
         settings |= table.get("settings", {})
-        return Arm(label, make(name, **settings), table.get("study"))
+        if exposure is not None:
+            _check_oracle(exposure, name, document)
+        return Arm(label, make(name, **settings), table.get("study"), exposure)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _check_oracle(exposure: str, name: str, document: dict[str, Any]) -> None:
+    if not KINDS[document["kind"]].oracles:
+        raise InputError(f"kind {document['kind']!r} gives no exposure: only compare does")
+    knows_truth = "dataset" not in document["data"]
+    oracles.check(exposure, method=method(name), knows_truth=knows_truth)
 
 
 def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
