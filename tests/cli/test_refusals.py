@@ -146,7 +146,7 @@ SPECS = {  # what replaces what in the file → words of the refusal
     (ARM, "[settings]\nepoch = 1\n[methods.mf]"): ["small.toml", "did you mean 'epochs'"],
     (ARM, "[methods.ubo]\nstudy = 'tuning/ubo.json'"): [
         "results/tuning/ubo.json",
-        "unexposed tune --train LOG --methods ubo --out results/tuning",
+        "unexposed tune small.toml --only ubo",
     ],
 }
 

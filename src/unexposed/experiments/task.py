@@ -19,6 +19,7 @@ class Arm:
     method: Recommender | None = None
     study: str | None = None  # tuning study of its settings
     exposure: str | None = None  # the part of a world's true exposure that it is given
+    stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -36,6 +37,7 @@ class Experiment:
     options: dict[str, Any]
     arms: dict[str, Arm]
     miniature: dict[str, Any]  # options that replace others in the miniature
+    tune: dict[str, Any] = field(default_factory=dict)  # how its studies are made
 
     def identity(self, arm: Arm) -> dict[str, Any]:
         """Everything but the seed that a stored result must match to count as this arm's."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from unexposed.data.datasets import DATASETS
 from unexposed.report import experiment_tables as make
 from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure
+from unexposed.report.experiments import world_title
 from unexposed.report.look import Looks
 from unexposed.report.summary import learns
 from unexposed.report.tables import Table, shown
@@ -102,10 +102,10 @@ def _powers(document: Document) -> Section | None:
     metric = chosen[0]["found"]["metric"]
     worlds: dict[str, list[About]] = {}
     for about in chosen:
-        worlds.setdefault(about["data"]["semi_synthetic"], []).append(about)
+        worlds.setdefault(world_title(about["data"]), []).append(about)
     panels: list[dict[str, Any]] = [
-        {"name": name, "title": DATASETS[name].title, "arms": _over_powers(abouts, metric)}
-        for name, abouts in worlds.items()
+        {"name": _world_name(abouts[0]), "title": title, "arms": _over_powers(abouts, metric)}
+        for title, abouts in worlds.items()
     ]
     return Section(
         "worlds",
@@ -159,8 +159,13 @@ def _trends(document: Document) -> Section | None:
     )
 
 
-def _world(data: dict[str, Any]) -> tuple[str, float]:
-    return str(data.get("semi_synthetic", data.get("dataset", ""))), float(data.get("power", 0))
+def _world(data: dict[str, Any]) -> tuple[str, str, float]:
+    source = data.get("semi_synthetic", data.get("dataset", ""))
+    return str(source), str(data.get("generator", "")), float(data.get("power", 0))
+
+
+def _world_name(about: About) -> str:
+    return f"{about['data']['semi_synthetic']}-{about['data']['generator']}"
 
 
 def _variances(document: Document) -> Section | None:
