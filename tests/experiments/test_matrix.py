@@ -115,6 +115,29 @@ def test_a_matrix_that_makes_no_sense_is_refused(matrix, complaint):
         cells({"kind": "compare", "matrix": matrix}, name="x", where="f.toml")
 
 
+def test_some_cells_may_differ_in_more_than_the_matrix():
+    document = {
+        "also": ["x"],
+        "matrix": {"data.dataset": ["coat", "yahoo"], "seeds": [1, 2]},
+        "cells": {
+            "coat": {"tune.splits": 10, "also": []},
+            "2": {"methods.mf.study": "{cell}.json"},
+        },
+    }
+    made = cells(document, name="x", where="")
+    assert [cell.get("tune") for cell in made.values()] == [{"splits": 10}] * 2 + [None] * 2
+    assert [cell["also"] for cell in made.values()] == [[], [], ["x"], ["x"]]
+    assert "methods" not in made["x-yahoo-1"]
+    assert made["x-yahoo-2"]["methods"] == {"mf": {"study": "x-yahoo-2.json"}}
+    assert "cells" not in made["x-coat-1"]
+    document["cells"] = {"caot": {}}
+    with pytest.raises(InputError, match="no value of the matrix is 'caot'; did you mean 'coat'"):
+        cells(document, name="x", where="")
+    del document["matrix"]
+    with pytest.raises(InputError, match="needs a"):
+        cells(document, name="x", where="")
+
+
 # Running and reporting them
 
 
@@ -151,6 +174,22 @@ def test_a_study_that_is_missing_names_the_command_that_makes_it(file, capsys):
     assert invoked("run small.toml --cell 50-held") == 2
     said = capsys.readouterr().err
     assert "unexposed tune small.toml --cell small-50-held_out --only umf" in said
+
+
+def test_an_arm_runs_and_is_reported_while_the_study_of_another_is_missing(file):
+    assert invoked("run small.toml --cell 50-held --only popularity") == 0
+    about = report_document(Path())["experiments"][2]
+    assert "50_umf.json is not here" in about["problem"]
+    assert about["found"]["comparison"]["results"][0]["method"] == "popularity"
+
+
+def test_a_study_of_another_folder_is_made_there(file):
+    text = TEXT.split("[tune]")[0].replace('"tuning/', '"../../other/results/tuning/')
+    file.write_text(text)
+    first = experiments.cells(file)[0]
+    assert studies.plans(first.read(tuned=False), first.results) == []
+    with pytest.raises(InputError, match="tune the experiment that it belongs to"):
+        first.read()
 
 
 # Tuning them

@@ -13,6 +13,7 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.experiments.results import Line
+    from unexposed.experiments.spec import Cell
     from unexposed.experiments.task import Experiment
 
 
@@ -36,11 +37,12 @@ def run(
     """Run experiments; finished runs are not repeated."""
     from unexposed.experiments import run as running
 
-    asked = _read(files, cell, miniature=miniature, seeds=seeds, engine=engine)
     labels = None if only is None else [arm.strip() for arm in only.split(",")]
+    tuned = not miniature if labels is None or miniature else labels
+    asked = _read(files, cell, tuned, miniature=miniature, seeds=seeds, engine=engine)
     documents, failed = {}, False
-    for results, experiment in asked:
-        folder = out or (Path("miniature") if miniature else results)
+    for cell_of, experiment in asked:
+        folder = out or (Path("miniature") if miniature else cell_of.results)
         try:
             lines = running.run(
                 experiment,
@@ -56,7 +58,7 @@ def run(
         except InputError as error:
             if len(asked) == 1:
                 raise
-            say(f"error: {experiment.name}: {error}")
+            say(f"error: {cell_of.where}: {error}")
             failed = True
     if as_json:
         print_json(documents if len(asked) != 1 else documents.popitem()[1])
@@ -65,9 +67,15 @@ def run(
 
 
 def _read(
-    files: list[Path], cell: str | None, *, miniature: bool, seeds: int | None, engine: str | None
-) -> "list[tuple[Path, Experiment]]":
-    """Experiments in these files, with the folder of their results; all read before one is run."""
+    files: list[Path],
+    cell: str | None,
+    tuned: bool | list[str],
+    *,
+    miniature: bool,
+    seeds: int | None,
+    engine: str | None,
+) -> "list[tuple[Cell, Experiment]]":
+    """The experiments in these files, all of them read before the first is run."""
     from unexposed.experiments import spec as experiments
 
     made = []
@@ -76,14 +84,14 @@ def _read(
             say(f"left out {file}, which has no kind: it is not an experiment")
             continue
         for found in experiments.cells(file, part=cell):
-            asked = found.read(tuned=not miniature)
+            asked = found.read(tuned=tuned)
             if miniature:
                 asked = experiments.miniature(asked)
             if seeds is not None:
                 asked = replace(asked, seeds=seeds)
             if engine is not None:
                 asked = experiments.with_settings(asked, {"engine": engine})
-            made.append((found.results, asked))
+            made.append((found, asked))
     return made
 
 

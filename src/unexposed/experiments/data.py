@@ -84,6 +84,11 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
     return {**SEMI_SYNTHETIC_DEFAULTS, "trim": table[source] in TRIMMED, **table}
 
 
+def completed(table: dict[str, Any]) -> dict[str, Any]:
+    """The data table of a stored result, with the defaults of keys that did not exist then."""
+    return {**SEMI_SYNTHETIC_DEFAULTS, **table} if "semi_synthetic" in table else table
+
+
 def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | None = None) -> Data:
     """Load the data that a checked table names, with clicks and judgements by this protocol."""
     if "dataset" in table:

@@ -4,6 +4,9 @@
     "data.semi_synthetic" = ["ml_100k", "amazon_cds"]
     "settings.refit" = { held_out = false, all_clicks = true }   # values with names of their own
 
+    [cells.ml_100k]                         # for the cells with this value
+    "tune.splits" = 10
+
 A cell is named after the file and its values, as in worlds-ml_100k-held_out.
 """
 
@@ -11,7 +14,7 @@ from copy import deepcopy
 from itertools import product
 from typing import Any
 
-from unexposed.errors import InputError
+from unexposed.errors import InputError, did_you_mean
 
 Document = dict[str, Any]
 
@@ -20,10 +23,18 @@ def cells(document: Document, *, name: str, where: str) -> dict[str, Document]:
     """Name and document of each cell; a document without a matrix is one cell."""
     matrix = document.get("matrix")
     if matrix is None:
+        if "cells" in document:
+            raise InputError(f"{where}: [cells] needs a [matrix]")
         return {name: document}
     axes = {key: _axis(key, values, f"{where}, [matrix]") for key, values in matrix.items()}
     if not axes:
         raise InputError(f"{where}: [matrix] is empty")
+    changes = document.get("cells", {})
+    every = {text for axis in axes.values() for text in axis}
+    for name_of in changes:
+        if name_of not in every:
+            near = did_you_mean(name_of, every)
+            raise InputError(f"{where}, [cells]: no value of the matrix is {name_of!r}; {near}")
     made: dict[str, Document] = {}
     for chosen in product(*(axis.items() for axis in axes.values())):
         spoken = dict(zip(axes, (text for text, _ in chosen), strict=True))
@@ -51,23 +62,32 @@ def _cell(
     document: Document, cell: str, spoken: dict[str, str], values: Document, where: str
 ) -> Document:
     """The document with the cell's values put in, and with its names in titles and studies."""
-    made = deepcopy({key: value for key, value in document.items() if key != "matrix"})
+    made = deepcopy({k: v for k, v in document.items() if k not in ("matrix", "cells")})
     for key, value in values.items():
-        *tables, last = key.split(".")
-        here = made
-        for table in tables:
-            here = here.setdefault(table, {})
-            if not isinstance(here, dict):
-                raise InputError(f"{where}: [matrix] sets {key}, but {table} is not a table")
-        if last in here:
+        table, last = _table(made, key, f"{where}: [matrix]")
+        if last in table:
             raise InputError(f"{where}: {key} is both in [matrix] and outside it")
-        here[last] = value
+        table[last] = value
+    for text, changes in document.get("cells", {}).items():
+        for key, value in changes.items() if text in spoken.values() else ():
+            table, last = _table(made, key, f"{where}: [cells.{text}]")
+            table[last] = deepcopy(value)
     title = str(document.get("title", ""))
     made["title"] = _filled(title, cell, spoken) if "{" in title else _titled(title, spoken)
     for table in made.get("methods", {}).values():
         if isinstance(table, dict) and isinstance(table.get("study"), str):
             table["study"] = _filled(table["study"], cell, spoken)
     return made
+
+
+def _table(document: Document, key: str, where: str) -> tuple[Document, str]:
+    """The table that a key such as data.power lies in, and its last word."""
+    *tables, last = key.split(".")
+    for name in tables:
+        document = document.setdefault(name, {})
+        if not isinstance(document, dict):
+            raise InputError(f"{where} sets {key}, but {name} is not a table")
+    return document, last
 
 
 def _titled(title: str, spoken: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,22 +54,45 @@ class Cell:
         return self.path.parent / "results"
 
     @property
+    def where(self) -> str:
+        """How messages name this experiment."""
+        return str(self.path) if self.alone else f"{self.path}, cell {self.name}"
+
+    @property
     def command(self) -> str:
         """What follows `unexposed run` or `unexposed tune` for this cell."""
         return str(self.path) if self.alone else f"{self.path} --cell {self.name}"
 
-    def read(self, *, tuned: bool = True) -> Experiment:
-        """Check the document and make its experiment; without studies if not `tuned`."""
-        where = str(self.path) if self.alone else f"{self.path}, cell {self.name}"
-        studies = Studies(self.results, self.command) if tuned else None
-        return parse(self.document, name=self.name, where=where, studies=studies)
+    def read(self, *, tuned: Container[str] | bool = True) -> Experiment:
+        """Check the document and make its experiment.
+
+        `tuned` says whether arms have the settings of their studies, or names those that have.
+        """
+        if isinstance(tuned, bool):
+            tuned = self.document.get("methods", {}) if tuned else ()
+        studies = Studies(self.results, self.command, tuned)
+        return parse(self.document, name=self.name, where=self.where, studies=studies)
+
+    def ready(self) -> list[str]:
+        """Arms that name no study, or one that is there."""
+        named = {
+            label: table.get("study") if isinstance(table, dict) else None
+            for key in ("methods", "arms")
+            for label, table in self.document.get(key, {}).items()
+        }
+        return [
+            label
+            for label, study in named.items()
+            if not isinstance(study, str) or (self.results / study).exists()
+        ]
 
 
 class Studies(NamedTuple):
-    """Where the tuning studies of an experiment lie, and what `unexposed tune` makes them from."""
+    """Where the tuning studies of an experiment lie, and how they are made."""
 
     folder: Path
-    command: str
+    command: str  # what follows `unexposed tune`
+    arms: Container[str]  # whose settings come from studies
 
 
 def cells(path: Path, *, part: str | None = None) -> list[Cell]:
@@ -82,12 +106,12 @@ def cells(path: Path, *, part: str | None = None) -> list[Cell]:
     return chosen
 
 
-def read(path: Path, *, tuned: bool = True) -> Experiment:
+def read(path: Path) -> Experiment:
     """Read the experiment of a TOML file without a matrix."""
     first, *others = cells(path)
     if others:
         raise InputError(f"{path} holds {1 + len(others)} experiments: name a cell of its matrix")
-    return first.read(tuned=tuned)
+    return first.read()
 
 
 def is_experiment(path: Path) -> bool:
@@ -109,9 +133,7 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def parse(
-    document: dict[str, Any], *, name: str, where: str, studies: Studies | None
-) -> Experiment:
+def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) -> Experiment:
     """Check a document and make its experiment; `where` begins every error message."""
     checks.check_keys(document, _KEYS, where)
     for key in ("kind", "data"):
@@ -156,7 +178,7 @@ def _protocol(name: object, where: str) -> Protocol:
         raise InputError(f"{where}: {error}") from None
 
 
-def _arms(document: dict[str, Any], where: str, studies: Studies | None) -> dict[str, Arm]:
+def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, Arm]:
     methods, arms = document.get("methods", {}), document.get("arms", {})
     kind = KINDS[document["kind"]]
     given, other = (methods, arms) if kind.has_methods else (arms, methods)
@@ -185,14 +207,14 @@ def _arms(document: dict[str, Any], where: str, studies: Studies | None) -> dict
 
 
 def _method_arm(
-    label: str, table: dict[str, Any], document: dict[str, Any], where: str, studies: Studies | None
+    label: str, table: dict[str, Any], document: dict[str, Any], where: str, studies: Studies
 ) -> Arm:
     checks.check_keys(table, _METHOD_KEYS, where)
     name, exposure = table.get("method", label), table.get("exposure")
     try:
         known = checks.known(method(name))
         settings = {k: v for k, v in document.get("settings", {}).items() if k in known}
-        if "study" in table and studies is not None:
+        if "study" in table and label in studies.arms:
             settings |= _tuned(studies, table["study"], name, label)
         settings |= table.get("settings", {})
         if exposure is not None:
@@ -215,8 +237,10 @@ def _tuned(studies: Studies, study: str, name: str, label: str) -> dict[str, Any
     try:
         return best_settings(studies.folder / study, method=name)
     except InputError as error:
-        made = f"unexposed tune {studies.command} --only {label}"
-        raise InputError(f"{error}; make it with: {made}") from error
+        made = f"make it with: unexposed tune {studies.command} --only {label}"
+        if ".." in Path(study).parts:
+            made = "tune the experiment that it belongs to"
+        raise InputError(f"{error}; {made}") from error
 
 
 def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:

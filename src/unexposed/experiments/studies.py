@@ -65,8 +65,8 @@ def plans(
     """
     made: dict[Path, Plan] = {}
     for label, arm in experiment.arms.items():
-        if arm.study is None or arm.method is None:
-            continue
+        if arm.study is None or arm.method is None or ".." in Path(arm.study).parts:
+            continue  # a study elsewhere is made by the experiment that it belongs to
         path = folder / arm.study
         if path not in made:
             made[path] = _plan(experiment, label, path, folder)

@@ -1,6 +1,7 @@
 """A folder of experiments and its results, as one document of plain data."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,14 @@ def _experiment(cell: experiment.Cell, command: str) -> dict[str, Any]:
     }
     try:
         asked = cell.read()
-    except InputError as error:  # as where a tuning study is not made yet
-        return about | {"problem": str(error).replace(f"{cell.path.parent}/", "")}
+    except InputError as error:
+        about["problem"] = str(error).replace(f"{cell.path.parent}/", "")
+        ready = cell.ready()
+        try:  # without the arms whose tuning study is not made yet
+            asked = cell.read(tuned=ready)
+        except InputError:
+            return about
+        asked = replace(asked, arms={name: asked.arms[name] for name in ready})
     stored = results.read_lines(cell.results / f"{cell.name}.jsonl")
     latest = {running.pair_of(line): line for line in stored if running.is_current(asked, line)}
     wanted = [(arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
