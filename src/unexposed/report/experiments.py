@@ -112,6 +112,7 @@ def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
         "metric": main,
         "comparison": summary.comparison(first, tested=True),
         "also": [summary.comparison(other, tested=False) for other in others],
+        "exposures": summary.exposures(lines),
         "ablation": summary.ablation(first, main),
         "strata": summary.strata([line for line in lines if line["arm"] in complete]),
     }

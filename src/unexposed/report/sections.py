@@ -121,16 +121,22 @@ def _over_powers(abouts: list[About], metric: str) -> list[dict[str, Any]]:
     """Each arm's mean and deviation at every power of the exposure."""
     arms: dict[str, dict[str, Any]] = {}
     for about in sorted(abouts, key=lambda about: about["data"]["power"]):
-        methods = {origin["arm"]: origin["method"] for origin in about["origins"]}
+        origins = {origin["arm"]: origin for origin in about["origins"]}
         for result in about["found"]["comparison"]["results"]:
             arm = result["method"]
             own = arms.setdefault(
                 arm,
-                {"arm": arm, "learns": learns(methods[arm]), "powers": [], "mean": [], "sd": []},
+                {
+                    "arm": arm,
+                    "learns": learns(origins[arm]["method"]),
+                    "is_oracle": origins[arm]["exposure"] is not None,
+                    **{part: [] for part in ("powers", "mean", "sd", "pcc")},
+                },
             )
             own["powers"].append(about["data"]["power"])
             own["mean"].append(result["metrics"][metric]["mean"])
             own["sd"].append(result["metrics"][metric]["sd"])
+            own["pcc"].append(about["found"]["exposures"].get(arm))
     return list(arms.values())
 
 
