@@ -27,8 +27,7 @@ def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dic
     found = []
     for path in paths:
         say(f"reading the results of {path.name}")
-        command = f"unexposed run {folder.resolve().name}/{path.relative_to(folder)}"
-        found += [_experiment(cell, command) for cell in experiment.cells(path)]
+        found += [_experiment(cell, folder) for cell in experiment.cells(path)]
     paper = folder / "paper.toml"
     return {
         "folder": folder.resolve().name,
@@ -42,20 +41,20 @@ def files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
 
 
-def _experiment(cell: experiment.Cell, command: str) -> dict[str, Any]:
+def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
     """One experiment: what it asks for, its results so far, and the command for the rest."""
     about: dict[str, Any] = {
         "name": cell.name,
         "title": cell.document.get("title", cell.name),
         "kind": cell.document["kind"],
-        "command": command,
+        "command": f"unexposed run {folder.resolve().name}/{cell.path.relative_to(folder)}",
         "problem": None,
         "missing": [],
     }
     try:
         asked = cell.read()
     except InputError as error:
-        about["problem"] = str(error).replace(f"{cell.path.parent}/", "")
+        about["problem"] = str(error).replace(f"{folder.parent}/", "")
         ready = cell.ready()
         try:  # without the arms whose tuning study is not made yet
             asked = cell.read(tuned=ready)
