@@ -95,8 +95,8 @@ def test_a_larger_epsilon_makes_relevance_rarer(ratings, generator):
 
 @every_generator
 def test_a_world_of_ratings_makes_no_array_of_users_by_items(monkeypatch, generator):
-    n_users, n_items = 3000, 1000
-    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 20 * n_items)
+    n_users, n_items = 1500, 1000
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 50 * n_items)
     diagonal = np.arange(n_items, dtype=np.int32)
     values = np.full(n_items, 4, dtype=np.float32)
     few = Ratings(diagonal, diagonal, values, Ids.range(n_users), Ids.range(n_items))
