@@ -46,7 +46,7 @@ attack: setup  # an hour of hostile logs and folders, kills and full disks; ARGS
 	$(BIN)/python benchmarks/attack.py $(ARGS)
 
 reproduce: setup  # runs what is not finished yet; ARGS=--fresh runs everything again
-	$(BIN)/unexposed run experiments/*.toml $(ARGS)
+	$(BIN)/unexposed run experiments/*/*.toml $(ARGS)
 	$(BIN)/unexposed report experiments --out report
 
 clean:

@@ -1,6 +1,6 @@
 """Which estimate on held-out clicks ranks settings, and epochs, as the judged set would.
 
-    python experiments/selection_study.py coat experiments/results/tuning/coat_*.json
+    python experiments/selection_study.py coat experiments/real/results/tuning/coat_*.json
 
 The settings of the trials of the given tuning studies are trained again on some splits. After every
 few epochs each estimate is taken on the held-out clicks, and the judged DCG@3 beside it, mean over

@@ -10,7 +10,7 @@ from unexposed.experiments import results
 from unexposed.experiments import spec as experiment
 from unexposed.experiments.task import Experiment
 
-LEVEL = {"random": 0.3, "mf": 0.7, "relmf": 0.75, "ubo": 0.9}
+LEVEL = {"random": 0.3, "mf": 0.7, "relmf": 0.75, "ubo": 0.9, "umf": 0.95}
 STRATEGIES = ("bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
 USERS = 40
 
@@ -55,7 +55,9 @@ def compared(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
         packed = {m: results.pack(v) for m, v in values.items()}
         protocols[by.name] = {"users": USERS, "who": "0123456789ab", "values": packed}
     part = {"items": 5, "users": 9, "metrics": dict.fromkeys(asked.protocol.metrics, level)}
+    known = {} if "dataset" in asked.data else {"exposure_correlation": 0.4 + 0.1 * seed}
     return {
+        **(known if getattr(method, "popularity_exponent", None) is not None else {}),
         "protocols": protocols,
         "by_popularity": {"head": part, "middle": part, "tail": part},
         "recommended": {"k": 10, "coverage": 0.4, "gini": 0.5, "mean_popularity": 12.0},
@@ -112,7 +114,13 @@ ABLATION = 'kind = "compare"\nseeds = 3\n[data]\ndataset = "coat"\n' + "\n".join
     f'[methods.{s}]\nmethod = "ubo"\nsettings = {{ strategy = "{s}" }}' for s in STRATEGIES
 )
 WORLD = '[data]\nsemi_synthetic = "amazon_cds"\npower = {power}\n'
-POWER = 'kind = "compare"\nseeds = 2\n' + WORLD + "[methods.mf]\n[methods.ubo]\n"
+POWER = (
+    'kind = "compare"\nseeds = 2\n'
+    + WORLD
+    + "[methods.mf]\n[methods.ubo]\n"
+    + '[methods.umf-true]\nmethod = "umf"\nexposure = "true"\n'
+)
+SAITO = POWER.replace("[data]", '[data]\ngenerator = "saito"')
 TREND = (
     'kind = "exposure_trend"\nseeds = 2\n'
     + WORLD
@@ -149,6 +157,7 @@ def write_all(folder: Path) -> Path:
     write(folder, "ablation_coat", ABLATION)
     for power in (0.5, 2):
         write(folder, f"world_{power}", POWER.replace("{power}", str(power)))
+    write(folder, "world_saito", SAITO.replace("{power}", "2"))
     write(folder, "trend", TREND.replace("{power}", "0.5"))
     write(folder, "variance", VARIANCE.replace("{power}", "0.5"))
     write(folder, "timing", TIMING)

@@ -38,13 +38,14 @@ def section_block(
 
 def _missing(document: dict[str, Any], kind: str, files: str) -> list[str]:
     """The commands that make missing results, as a paragraph."""
-    commands = [
+    found = (
         f"- `{about['command']}`"
         for about in document["experiments"]
         if about["kind"] == kind
         and fnmatch(about["name"], files)
         and (about["missing"] or about["problem"])
-    ]
+    )
+    commands = dict.fromkeys(found)  # the cells of a file share one command
     return ["\n".join(["Results are missing. To make them:", "", *commands])] if commands else []
 
 

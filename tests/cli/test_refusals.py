@@ -105,6 +105,7 @@ LINES = {
     "recommend model --title name": "--titles gives: give both",
     "recommend model --titles new.csv --title user": "new.csv names no item of the model",
     "similar model": "--item ID or --user ID",
+    "simulate --out world --dataset ml_100k --generator siato": "did you mean 'saito'",
     "similar model --user u1 --titles log.csv": "names items",
     "similar model --item i1": "has no item vectors",
 }
@@ -146,7 +147,7 @@ SPECS = {  # what replaces what in the file → words of the refusal
     (ARM, "[settings]\nepoch = 1\n[methods.mf]"): ["small.toml", "did you mean 'epochs'"],
     (ARM, "[methods.ubo]\nstudy = 'tuning/ubo.json'"): [
         "results/tuning/ubo.json",
-        "unexposed tune --train LOG --methods ubo --out results/tuning",
+        "unexposed tune small.toml --only ubo",
     ],
 }
 

@@ -9,10 +9,9 @@ from scipy.special import expit, logit
 from scipy.stats import chi2
 
 from unexposed.data import simulate
-from unexposed.data.clicks import Clicks, Ratings, Split
-from unexposed.data.datasets import load, locate
+from unexposed.data.clicks import Clicks, Split
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import Factors, World, semi_synthetic, trim, world
+from unexposed.data.simulate import Factors, World, world
 from unexposed.errors import InputError
 
 
@@ -36,13 +35,6 @@ def same_split(one: Split, other: Split) -> bool:
 def within_user_correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     """Pearson's r over the items, averaged over the users."""
     return float(np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(a, b, strict=True)]))
-
-
-def real_ratings(name: str) -> Ratings:
-    """The ratings of a real data set, or a skipped test where it is not at hand."""
-    if locate(name) is None:
-        pytest.skip(f"{name} is not here: put its files under $UNEXPOSED_DATA")
-    return load(name, download=False).logged
 
 
 # The truth, and what is drawn from it
@@ -104,12 +96,8 @@ def test_a_draw_does_not_depend_on_the_size_of_the_blocks(monkeypatch):
 def test_no_array_of_users_by_items_is_made(monkeypatch):
     n_users, n_items = 3000, 1000
     monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 20 * n_items)
-    diagonal = np.arange(n_items, dtype=np.int32)
-    values = np.full(n_items, 4, dtype=np.float32)
-    few = Ratings(diagonal, diagonal, values, Ids.range(n_users), Ids.range(n_items))
     tracemalloc.start()
     world(n_users, n_items, exposure_rate=0.01).split(seed=0, judged_per_user=5)
-    semi_synthetic(few, dim=2)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < n_users * n_items  # not even one byte a pair
@@ -240,128 +228,3 @@ def test_a_world_refuses_impossible_settings(settings, said):
 def test_judged_per_user_must_fit_the_items(asked):
     with pytest.raises(InputError, match=f"between 1 and 20 items, got {asked}"):
         world(5, 20).split(seed=0, judged_per_user=asked)
-
-
-# Worlds from ratings
-
-
-@pytest.fixture(scope="module")
-def ratings() -> Ratings:
-    """Ratings of a known rank-one taste, popular items rated more often; item 0 by nobody."""
-    rng = np.random.default_rng(0)
-    n_users, n_items = 120, 80
-    taste = np.outer(rng.normal(size=n_users), rng.normal(size=n_items))
-    full = np.clip(3 + taste, 1, 5).astype(np.float32)
-    chance = np.linspace(0, 0.8, n_items)
-    users, items = np.nonzero(rng.random((n_users, n_items)) < chance)
-    ids = Ids.range(n_users), Ids.range(n_items)
-    return Ratings(users.astype(np.int32), items.astype(np.int32), full[users, items], *ids)
-
-
-def test_a_semi_synthetic_world_keeps_the_ids_and_is_set_by_its_seed(ratings):
-    made, again, other = (semi_synthetic(ratings, seed=seed) for seed in (0, 0, 1))
-    assert (made.user_ids, made.item_ids) == (ratings.user_ids, ratings.item_ids)
-    np.testing.assert_array_equal(made.exposure(everyone(made)), again.exposure(everyone(again)))
-    assert not np.array_equal(made.exposure(everyone(made)), other.exposure(everyone(other)))
-
-
-def test_semi_synthetic_exposure_before_the_power_is_item_popularity(ratings):
-    plain = semi_synthetic(ratings, power=1)
-    exposure = plain.exposure(everyone(plain))
-    popularity = np.bincount(ratings.items, minlength=plain.n_items)
-    np.testing.assert_allclose(exposure.sum(axis=0), popularity, atol=3)
-    assert exposure.mean() == pytest.approx(len(ratings) / exposure.size, rel=0.02)
-    assert exposure[:, 0].min() > 0  # item 0 is rated by nobody
-
-
-def test_exposure_is_raised_to_the_power(ratings):
-    one, other = (semi_synthetic(ratings, power=power) for power in (0.5, 1))
-    np.testing.assert_allclose(
-        one.exposure(everyone(one)) ** 2, other.exposure(everyone(other)), rtol=1e-3
-    )
-
-
-def test_relevance_is_the_logistic_of_the_completed_clipped_rating(ratings):
-    hidden = np.random.default_rng(1).random(len(ratings)) < 0.1
-    seen = Ratings(
-        *(part[~hidden] for part in (ratings.users, ratings.items, ratings.values)),
-        ratings.user_ids,
-        ratings.item_ids,
-    )
-    for epsilon in (5.0, 6.0):
-        made = semi_synthetic(seen, epsilon=epsilon, ridge=1.0)
-        relevance = made.relevance(everyone(made)).astype(np.float64)
-        rating = epsilon + logit(relevance)
-        assert rating.min() > 1 - 1e-3
-        assert rating.max() < 5 + 1e-3
-        error = rating[ratings.users, ratings.items] - ratings.values
-        spread = ratings.values.std()
-        assert np.sqrt(np.mean(error[~hidden] ** 2)) < 0.3 * spread
-        assert np.sqrt(np.mean(error[hidden] ** 2)) < 0.5 * spread
-
-
-@pytest.mark.parametrize("wrong", [{"power": 0.0}, {"ridge": -1.0}, {"dim": 0}])
-def test_semi_synthetic_refuses_impossible_settings(ratings, wrong):
-    with pytest.raises(InputError, match="power and ridge must be positive and dim at least 1"):
-        semi_synthetic(ratings, **wrong)
-
-
-def test_too_few_ratings_are_refused():
-    with pytest.raises(InputError, match="at least one rating"):
-        semi_synthetic(by_hand([]))
-    with pytest.raises(InputError, match="no rating is by a user with 10"):
-        trim(by_hand([(0, 0)]))
-
-
-# The paper's cut
-
-
-def by_hand(pairs: list[tuple[int, int]]) -> Ratings:
-    users, items = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
-    values = np.arange(len(pairs), dtype=np.float32)
-    return Ratings(users, items, values, Ids.of("abcde"), Ids.of("vwxyz"))
-
-
-@pytest.mark.parametrize(
-    ("pairs", "cut", "users", "items", "values"),
-    [
-        # user b and item w are rare
-        ([(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 2)], (2, 2, 9, 9), "ac", "vx", "0245"),
-        # item v stays: its ratings are counted before the rare user b is removed
-        ([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)], (2, 2, 9, 9), "ac", "vw", "013"),
-        # user a is rare; b and c are the first of the others
-        ([(0, 4), (1, 1), (1, 2), (2, 2), (2, 3), (3, 2)], (2, 1, 2, 2), "bc", "wx", "123"),
-    ],
-)
-def test_trim_keeps_ratings_of_the_first_frequent_users_and_items(pairs, cut, users, items, values):
-    names = ("min_user_ratings", "min_item_ratings", "n_users", "n_items")
-    kept = trim(by_hand(pairs), **dict(zip(names, cut, strict=True)))
-    assert (kept.user_ids, kept.item_ids) == (Ids.of(users), Ids.of(items))
-    assert kept.values.tolist() == [int(value) for value in values]
-    raw = [("abcde"[u], "vwxyz"[i]) for u, i in (pairs[int(value)] for value in values)]
-    assert [(users[u], items[i]) for u, i in zip(kept.users, kept.items, strict=True)] == raw
-
-
-# On real ratings
-
-
-@pytest.mark.data
-def test_the_papers_cut_of_the_amazon_ratings():
-    amazon = real_ratings("amazon_cds")
-    if len(amazon) > 1_000_000:
-        pytest.skip("the figure is known for the 30 % sample only")
-    cut = trim(amazon)
-    assert 27_000 < len(cut) < 28_500
-    assert (len(cut.user_ids), len(cut.item_ids)) == (3_000, 3_000)
-
-
-@pytest.mark.data
-def test_movielens_gives_the_world_its_docstring_describes():
-    movies = real_ratings("ml_100k")
-    made = semi_synthetic(movies)
-    exposure, relevance = made.truth(everyone(made))
-    assert exposure.mean() == pytest.approx(0.15, abs=0.01)
-    assert relevance.mean() == pytest.approx(0.18, abs=0.01)
-    assert len(made.clicks(0)) / exposure.size == pytest.approx(0.03, abs=0.005)
-    popularity = np.bincount(movies.items, minlength=made.n_items)
-    assert np.corrcoef(exposure.mean(axis=0), popularity**0.5)[0, 1] > 0.95

@@ -81,6 +81,18 @@ def pairs(lines: list[results.Line]) -> list[tuple[str, int]]:
     return [running.pair_of(line) for line in lines]
 
 
+def test_a_result_from_before_the_generators_is_of_a_converged_world(small):
+    world = {"semi_synthetic": "ml_100k", "power": 1}
+    asked = {
+        name: replace(small, data=experiment_data.checked({**world, "generator": name}, ""))
+        for name in ("converged", "saito")
+    }
+    old = asked["converged"].identity(small.arms["mf"])
+    old["data"] = {key: value for key, value in old["data"].items() if key != "generator"}
+    assert running.is_current(asked["converged"], old)
+    assert not running.is_current(asked["saito"], old)
+
+
 ALL = [(arm, seed) for arm in ("random", "mf", "ubo") for seed in (0, 1)]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets, simulate
+from unexposed.data.semi_synthetic import GENERATORS
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import data as experiment_data
@@ -21,7 +22,7 @@ from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Silent
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SHIPPED = [path for path in sorted(FOLDER.glob("*.toml")) if experiments.is_experiment(path)]
+SHIPPED = [path for path in sorted(FOLDER.glob("*/*.toml")) if experiments.is_experiment(path)]
 
 TEXT = """
 kind = "compare"
@@ -162,16 +163,32 @@ def ratings_folder(folder: Path, monkeypatch) -> None:
     )
 
 
-def test_a_semi_synthetic_world_of_any_power_is_the_world_of_simulate(tmp_path, monkeypatch):
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_semi_synthetic_world_of_any_power_is_the_generators(tmp_path, monkeypatch, generator):
     ratings_folder(tmp_path, monkeypatch)
     experiment_data._semi_synthetic.cache_clear()
     for power in (0.5, 2):
-        table = experiment_data.checked({"semi_synthetic": "ml_100k", "power": power}, "")
+        named = {"semi_synthetic": "ml_100k", "generator": generator, "power": power}
+        table = experiment_data.checked(named, "")
         found = experiment_data.open_data(table, BY, tmp_path)
         ratings = datasets.load("ml_100k", data_dir=tmp_path).logged
-        log = simulate.semi_synthetic(ratings, power=power, seed=0).clicks(0)
+        log = GENERATORS[generator](ratings, power=power, seed=0).clicks(0)
         np.testing.assert_array_equal(found.clicks.keys, log.keys)
     experiment_data._semi_synthetic.cache_clear()
+
+
+def test_the_papers_cut_is_implied_where_the_paper_made_it():
+    cut = {
+        name: experiment_data.checked({"semi_synthetic": name}, "")["trim"]
+        for name in ("ml_100k", "amazon_cds")
+    }
+    assert cut == {"ml_100k": False, "amazon_cds": True}
+    assert not experiment_data.checked({"semi_synthetic": "amazon_cds", "trim": False}, "")["trim"]
+
+
+def test_an_unknown_generator_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match="no generator 'siato'; did you mean 'saito'"):
+        experiment_data.checked({"semi_synthetic": "ml_100k", "generator": "siato"}, "")
 
 
 def test_a_miniature_changes_size_and_nothing_else(tmp_path):
@@ -193,7 +210,8 @@ def test_a_miniature_changes_size_and_nothing_else(tmp_path):
 def test_the_miniature_of_a_shipped_experiment_runs_once_and_is_complete(
     path, tmp_path, monkeypatch
 ):
-    small = experiments.miniature(experiments.read(path))
+    first = experiments.cells(path)[0]  # in the miniature all cells have the same data
+    small = experiments.miniature(first.read(tuned=False))
     place = tmp_path / f"{small.name}.jsonl"
     lines = running.run(small, place, progress=Silent())
     pairs = [(arm, seed) for arm in small.arms for seed in range(2)]

@@ -1,68 +1,52 @@
-"""Every committed study matches its command in `experiments/tune.sh`."""
+"""Every committed study is one that an experiment names, made as its file says."""
 
 import json
-import subprocess
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
 from unexposed import settings as checks
-from unexposed.evaluation.compare import parse_methods
-from unexposed.tuning.search import space
+from unexposed.experiments import spec, studies
+from unexposed.methods import make
+from unexposed.report.experiments import files
+from unexposed.tuning.search import best_settings, space
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-FOLDER = EXPERIMENTS / "results" / "tuning"
+FILES = [path for path in files(EXPERIMENTS) if spec.is_experiment(path)]
+PLANS = {
+    plan.path: plan
+    for path in FILES
+    for cell in spec.cells(path)
+    for plan in studies.plans(cell.read(tuned=False), cell.results)
+}
+COMMITTED = sorted(EXPERIMENTS.glob("*/results/tuning/*.json"))
 
 
-def asked(dataset):
-    """Settings, search space and splits of every study that the script makes."""
-    script = ["sh", str(EXPERIMENTS / "tune.sh"), dataset, "studies"]
-    done = subprocess.run(
-        [*script, "--workers", "2"],
-        env={"UNEXPOSED": "echo", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    parser = ArgumentParser()
-    for name in ("--dataset", "--out", "--methods", "--start-from"):
-        parser.add_argument(name)
-    for name in ("--trials", "--splits", "--workers"):
-        parser.add_argument(name, type=int, default=1)
-    parser.add_argument("--set", action="append", default=[])
-    found = {}
-    for line in done.stdout.splitlines():
-        given = parser.parse_args(line.removeprefix("tune ").split())
-        assert given.workers == 2
-        assert given.trials == 40
-        [(label, method)] = parse_methods(given.methods, given.set).items()
-        fixed = {text.split("=")[0] for text in [*given.set, *label.split(":")[1:]]}
-        searched = {k: list(v) for k, v in space(method).items() if k not in fixed}
-        name = f"{dataset}_{label.replace(':', '-').replace('=', '-')}.json"
-        if given.start_from:
-            assert Path(given.start_from).name in found  # made before it is needed
-        found[name] = (checks.values(method), searched, given.splits)
-    return found
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_a_committed_study_matches_the_plan_of_its_experiment(path):
+    study, plan = json.loads(path.read_text(encoding="utf-8")), PLANS[path]
+    searched = {k: list(v) for k, v in space(plan.method).items() if k not in plan.held}
+    assert study["searched"] == searched
+    assert study["splits"] == plan.splits
+    assert len(study["trials"]) >= plan.trials
+    values = checks.values(plan.method)
+    # engines agree, and trials are never refitted
+    held = {k: v for k, v in study["held"].items() if k not in ("engine", "refit")}
+    assert held == {k: values[k] for k in held}
+    make(plan.method.name, **best_settings(path, method=plan.method.name))
 
 
-@pytest.mark.parametrize("dataset", ["coat", "yahoo_r3"])
-def test_every_study_matches_its_command(dataset):
-    studies = {path.name: json.loads(path.read_text()) for path in FOLDER.glob(f"{dataset}_*.json")}
-    commands = asked(dataset)
-    assert set(commands) == set(studies)
-    for name, (values, searched, splits) in commands.items():
-        study = studies[name]
-        assert study["searched"] == searched, name
-        assert study["splits"] == splits, name
-        assert len(study["trials"]) >= 40, name
-        # engines agree, and trials are never refitted
-        held = {k: v for k, v in study["held"].items() if k not in ("engine", "refit")}
-        assert held == {k: values[k] for k in held}, name
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_cell_of_a_shipped_experiment_is_sound_and_named_by_its_folder(path):
+    for cell in spec.cells(path):
+        experiment = cell.read(tuned=False)
+        assert experiment.name == cell.name
+        for arm in experiment.arms.values():
+            assert "{" not in (arm.study or "")
+    assert path.parent.parent == EXPERIMENTS
+    assert (path.parent / "README.md").read_text(encoding="utf-8").count("\n") <= 20
 
 
-def test_a_data_set_without_studies_is_refused():
-    script = ["sh", str(EXPERIMENTS / "tune.sh"), "netflix", "studies"]
-    done = subprocess.run(script, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: no studies of netflix; known: coat and")
+def test_results_beside_the_experiments_are_of_their_cells():
+    names = {cell.results / f"{cell.name}.jsonl" for path in FILES for cell in spec.cells(path)}
+    assert set(EXPERIMENTS.glob("**/*.jsonl")) <= names

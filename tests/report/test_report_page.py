@@ -80,6 +80,22 @@ def test_a_trend_has_the_mean_and_deviation_over_seeds_of_the_steps_that_all_rea
     assert ubo["epochs"]["at"] == [1, 2, 3]  # the other seed went on to 4
 
 
+def test_worlds_of_each_generator_have_a_table_with_oracles_outside_the_contest(written):
+    text = (written / "tables.md").read_text(encoding="utf-8")
+    ours, theirs = (
+        text.split(f"## Amazon CDs and Vinyl{by}\n")[1].split("## ")[0]
+        for by in ("", ", as Saito et al.")
+    )
+    assert "| method | power 0.5 | power 2 | PCC, power 0.5 | PCC, power 2 |" in ours
+    assert "| method | power 2 | PCC, power 2 |" in theirs
+    rows = {line.split("|")[1].strip(): line for line in theirs.splitlines() if "| `" in line}
+    assert "**" in rows["`ubo`"]
+    assert "**" not in rows["`umf-true`"]  # higher by construction
+    assert rows["`umf-true`"].endswith("| .450 |")
+    assert rows["`mf`"].endswith("| – |")
+    assert "do not compete" in theirs
+
+
 def test_the_variance_of_a_loss_is_averaged_over_seeds_with_its_error(document):
     first = about(document, "variance")["found"]["variance"][0]
     assert first["rows"][0]["empirical"] == pytest.approx(110)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unexposed.cli.options import AsJson, DataDir, EngineName
+from unexposed.cli.options import AsJson, CellName, DataDir, EngineName
 from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.experiments.results import Line
+    from unexposed.experiments.spec import Cell
     from unexposed.experiments.task import Experiment
 
 
@@ -21,6 +22,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results. (default: results/ beside a file)")
     ] = None,
+    cell: CellName = None,
     only: Annotated[str | None, typer.Option(help="Arms, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds to run.", min=1)] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is finished.")] = False,
@@ -35,11 +37,12 @@ def run(
     """Run experiments; finished runs are not repeated."""
     from unexposed.experiments import run as running
 
-    asked = _read(files, miniature=miniature, seeds=seeds, engine=engine)
     labels = None if only is None else [arm.strip() for arm in only.split(",")]
+    tuned = not miniature if labels is None or miniature else labels
+    asked = _read(files, cell, tuned, miniature=miniature, seeds=seeds, engine=engine)
     documents, failed = {}, False
-    for file, experiment in asked.items():
-        folder = out or (Path("miniature") if miniature else file.parent / "results")
+    for cell_of, experiment in asked:
+        folder = out or (Path("miniature") if miniature else cell_of.results)
         try:
             lines = running.run(
                 experiment,
@@ -55,33 +58,40 @@ def run(
         except InputError as error:
             if len(asked) == 1:
                 raise
-            say(f"error: {file}: {error}")
+            say(f"error: {cell_of.where}: {error}")
             failed = True
     if as_json:
-        print_json(documents if len(asked) > 1 else documents.popitem()[1])
+        print_json(documents if len(asked) != 1 else documents.popitem()[1])
     if failed:
         sys.exit(2)
 
 
 def _read(
-    files: list[Path], *, miniature: bool, seeds: int | None, engine: str | None
-) -> "dict[Path, Experiment]":
+    files: list[Path],
+    cell: str | None,
+    tuned: bool | list[str],
+    *,
+    miniature: bool,
+    seeds: int | None,
+    engine: str | None,
+) -> "list[tuple[Cell, Experiment]]":
     """The experiments in these files, all of them read before the first is run."""
     from unexposed.experiments import spec as experiments
 
-    made = {}
+    made = []
     for file in files:
         if len(files) > 1 and not experiments.is_experiment(file):
             say(f"left out {file}, which has no kind: it is not an experiment")
             continue
-        asked = experiments.read(file)
-        if miniature:
-            asked = experiments.miniature(asked)
-        if seeds is not None:
-            asked = replace(asked, seeds=seeds)
-        if engine is not None:
-            asked = experiments.with_settings(asked, {"engine": engine})
-        made[file] = asked
+        for found in experiments.cells(file, part=cell):
+            asked = found.read(tuned=tuned)
+            if miniature:
+                asked = experiments.miniature(asked)
+            if seeds is not None:
+                asked = replace(asked, seeds=seeds)
+            if engine is not None:
+                asked = experiments.with_settings(asked, {"engine": engine})
+            made.append((found, asked))
     return made
 
 

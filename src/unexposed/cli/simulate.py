@@ -22,6 +22,9 @@ def simulate(
     dataset: Annotated[
         str | None, typer.Option(help="Make a semi-synthetic world from this rating set.")
     ] = None,
+    generator: Annotated[
+        str, typer.Option(help="Semi-synthetic: converged, or saito (as the paper's worlds).")
+    ] = "converged",
     power: Annotated[
         float, typer.Option(help="Semi-synthetic: a higher power makes exposure rarer.", min=0)
     ] = 0.5,
@@ -33,15 +36,20 @@ def simulate(
 ) -> None:
     """Write the clicks and judgements of a world whose exposure and relevance are known."""
     from unexposed.data import datasets as known
+    from unexposed.data import semi_synthetic
     from unexposed.data import simulate as worlds
     from unexposed.data.write_world import check_world, write_world
+    from unexposed.errors import InputError, did_you_mean
 
+    if generator not in semi_synthetic.GENERATORS:
+        near = did_you_mean(generator, semi_synthetic.GENERATORS)
+        raise InputError(f"no generator {generator!r}; {near}")
     if dataset is not None:
         ratings = known.load(dataset, data_dir=data_dir).logged
         if trim:
-            ratings = worlds.trim(ratings)
+            ratings = semi_synthetic.trim(ratings)
         check_world(ratings, out)
-        world = worlds.semi_synthetic(ratings, power=power, seed=seed)
+        world = semi_synthetic.GENERATORS[generator](ratings, power=power, seed=seed)
     else:
         dials = {"popularity_bias": popularity_bias, "relevance_bias": relevance_bias}
         given: dict[str, Any] = {name: dial for name, dial in dials.items() if dial is not None}

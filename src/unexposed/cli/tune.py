@@ -1,7 +1,8 @@
 """`unexposed tune`: settings chosen on held-out clicks."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,16 +12,31 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
+    from unexposed.experiments.studies import Plan
 
 
 @options.with_columns
 def tune(
-    methods: options.MethodNames,
-    out: Annotated[Path, typer.Option(help="Folder for a study file of each method.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Experiment file: makes every study that its arms name."),
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for a study file of each method.")
+    ] = None,
     dataset: options.KnownDataset = None,
     train: options.OwnLog = None,
-    trials: Annotated[int, typer.Option(help="Settings tried for each method.", min=1)] = 40,
-    splits: Annotated[int, typer.Option(help="Held-out splits a trial is judged on.", min=1)] = 1,
+    cell: options.CellName = None,
+    only: Annotated[
+        str | None, typer.Option(help="Of the file: arms, separated by commas.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Settings tried for each method. (default: 40)", min=1)
+    ] = None,
+    splits: Annotated[
+        int | None, typer.Option(help="Held-out splits a trial is judged on. (default: 1)", min=1)
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the trials.", min=1)] = 1,
     start_from: Annotated[
         Path | None, typer.Option(help="A study whose best settings are tried early.")
@@ -33,34 +49,104 @@ def tune(
     as_json: options.AsJson = False,
 ) -> None:
     """Choose the settings of methods on held-out clicks; a stopped study resumes."""
-    from unexposed.evaluation.compare import parse_methods
-    from unexposed.tuning import search
-
-    clicks = _clicks(dataset, train, columns, data_dir)
-    source = dataset or str(train and train.stem)
-    assigned = options.assignments(settings, engine)
+    if file is not None:
+        others = (methods, out, dataset, train, start_from, settings)
+        if columns.are_given() or any(other is not None for other in others):
+            raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
+        labels = None if only is None else [arm.strip() for arm in only.split(",")]
+        asked = _plans(file, cell, labels, trials=trials, splits=splits, engine=engine)
+        made = _make(asked, workers=workers, seed=seed, data_dir=data_dir)
+    else:
+        if methods is None or out is None:
+            raise InputError("give --methods NAMES and --out FOLDER, or an experiment file")
+        if cell is not None or only is not None:
+            raise InputError("--cell and --only choose studies of an experiment file: give one")
+        clicks = _clicks(dataset, train, columns, data_dir)
+        source = dataset or str(train and train.stem)
+        assigned = options.assignments(settings, engine)
+        given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
+        made = _tune(clicks, source, methods, assigned, out, start_from, **given)
     documents = []
-    for label, method in parse_methods(methods, assigned).items():
-        fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
-        document = search.tune(
-            clicks,
-            method,
-            trials=trials,
-            folder=out,
-            name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
-            fixed=tuple(name.split(".")[-1] for name in fixed),
-            splits=splits,
-            workers=workers,
-            seed=seed,
-            start=None if start_from is None else search.best_settings(start_from),
-            say=say,
-        )
+    for label, document in made:
         documents.append(document)
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
     if as_json:
         print_json(documents)
+
+
+def _tune(
+    clicks: "Clicks",
+    source: str,
+    methods: str,
+    assigned: list[str],
+    out: Path,
+    start_from: Path | None,
+    **given: Any,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Tune methods on a log, one after the other."""
+    from unexposed.evaluation.compare import parse_methods
+    from unexposed.tuning import search
+
+    for label, method in parse_methods(methods, assigned).items():
+        fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
+        document = search.tune(
+            clicks,
+            method,
+            folder=out,
+            name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
+            fixed=tuple(name.split(".")[-1] for name in fixed),
+            start=None if start_from is None else search.best_settings(start_from),
+            say=say,
+            **given,
+        )
+        yield label, document
+
+
+def _plans(
+    file: Path,
+    cell: str | None,
+    only: list[str] | None,
+    *,
+    engine: str | None,
+    **given: int | None,
+) -> "list[Plan]":
+    """The studies of an experiment file, each once."""
+    from unexposed.experiments import spec, studies
+
+    found = []
+    for one in spec.cells(file, part=cell):
+        asked = one.read(tuned=False)
+        if engine is not None:
+            asked = spec.with_settings(asked, {"engine": engine})
+        found += studies.plans(asked, one.results, only=only, **given)
+    if not found:
+        raise InputError(f"{file}: no arm names a study, so there is nothing to tune")
+    return studies.distinct(found)
+
+
+def _make(
+    plans: "list[Plan]", *, workers: int, seed: int, data_dir: Path | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Make studies one after the other; a failure is reported and does not stop the others."""
+    from unexposed.experiments import studies
+
+    failed = []
+    for number, plan in enumerate(plans, 1):
+        label = f"{plan.path.stem} ({number} of {len(plans)})"
+        say(f"{label}: {plan.arm}, {plan.trials} trials on {plan.splits} splits")
+        try:
+            found = studies.make(plan, workers=workers, seed=seed, say=say, data_dir=data_dir)
+        except InputError as error:
+            if len(plans) == 1:
+                raise
+            say(f"error: {plan.path.stem}: {error}")
+            failed.append(f"{plan.path.stem}: {error}")
+            continue
+        yield label, found
+    if failed:
+        raise InputError(f"{len(failed)} of {len(plans)} studies failed; {failed[0]}")
 
 
 def _clicks(

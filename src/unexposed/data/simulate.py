@@ -3,7 +3,7 @@
 A world is stored as factors: no users × items array is ever made, only blocks of users.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
+from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 
@@ -115,7 +115,7 @@ class World:
     def _draws(self, seed: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
         """O and R, a block of users at a time."""
         exposed, relevant, _ = _streams(seed)
-        for users in _blocks(self.n_users, self.n_items):
+        for users in user_blocks(self.n_users, self.n_items):
             exposure, relevance = self.truth(users)
             yield (
                 exposed.random(exposure.shape, dtype=np.float32) < exposure,
@@ -172,16 +172,16 @@ def world(
     rng = np.random.default_rng(seed)
     likes = _centred(
         Factors(
-            _normal(rng, (n_users, dim), deviation=1.0),
-            _normal(rng, (n_items, dim), deviation=1.5 / dim**0.5),
-            _normal(rng, (n_users,), deviation=0.5),
-            _normal(rng, (n_items,), deviation=0.75),
+            normal(rng, (n_users, dim), deviation=1.0),
+            normal(rng, (n_items, dim), deviation=1.5 / dim**0.5),
+            normal(rng, (n_users,), deviation=0.5),
+            normal(rng, (n_items,), deviation=0.75),
         ),
         rate=relevance_rate,
         name="relevance_rate",
     )
     rank = 1 + rng.permutation(n_items)
-    activity = _normal(rng, (n_users,), deviation=0.5)
+    activity = normal(rng, (n_users,), deviation=0.5)
     sees = _centred(
         Factors(
             likes.user_vectors,
@@ -195,83 +195,15 @@ def world(
     return World(sees, likes, Ids.range(n_users), Ids.range(n_items))
 
 
-def semi_synthetic(
-    ratings: Ratings,
-    *,
-    power: float = 0.5,
-    epsilon: float = 5.0,
-    dim: int = 10,
-    ridge: float = 5.0,
-    seed: int = 0,
-) -> World:
-    """A world made from real ratings (Saito et al. 2020, section 5.1).
-
-    γ = σ(rating − ε), the ratings completed by matrix factorisation and clipped to [1, 5];
-    m = σ(score)^power, the score from logistic matrix factorisation of "was rated".
-    A larger power makes exposure rarer; a larger ε makes relevance rarer.
-    Before the power, the mean of m is the share of pairs that were rated. MovieLens 100K gives
-    a mean m of about .15, a mean γ of about .18 and a click on about 3 % of the pairs.
-    """
-    if len(ratings) == 0:
-        raise InputError("a world needs at least one rating")
-    if power <= 0 or ridge <= 0 or dim < 1:
-        raise InputError(
-            f"power and ridge must be positive and dim at least 1, got {power}, {ridge} and {dim}"
-        )
-    shape = len(ratings.user_ids), len(ratings.item_ids)
-    rated = sp.csr_array((ratings.values, (ratings.users, ratings.items)), shape=shape)
-    rng = np.random.default_rng(seed)
-    start = [_normal(rng, (n, dim), deviation=0.1) for n in 2 * shape]
-    completed = _complete(rated, *start[:2], ridge=ridge)
-    return World(
-        _fit_exposure(rated, *start[2:], ridge=ridge),
-        completed._replace(user_bias=completed.user_bias - np.float32(epsilon)),
-        ratings.user_ids,
-        ratings.item_ids,
-        exposure_power=power,
-        relevance_range=(1 - epsilon, 5 - epsilon),
-    )
-
-
-def trim(
-    ratings: Ratings,
-    *,
-    min_user_ratings: int = 10,
-    min_item_ratings: int = 8,
-    n_users: int = 3000,
-    n_items: int = 3000,
-) -> Ratings:
-    """The ratings among the first users and items that have enough of them.
-
-    Appendix F of the paper cuts Amazon CDs so. It does not say whether the counts are taken
-    again after a removal; we take both once, before anything is removed. "First" is the order
-    of the ids; for Amazon, the order of the file. A user may be left without ratings.
-    """
-    active = np.bincount(ratings.users)[ratings.users] >= min_user_ratings
-    kept = active & (np.bincount(ratings.items)[ratings.items] >= min_item_ratings)
-    if not kept.any():
-        raise InputError(
-            f"no rating is by a user with {min_user_ratings} and of an item with {min_item_ratings}"
-        )
-    users = np.unique(ratings.users[kept])[:n_users]
-    items = np.unique(ratings.items[kept])[:n_items]
-    kept &= np.isin(ratings.users, users) & np.isin(ratings.items, items)
-    return Ratings(
-        np.searchsorted(users, ratings.users[kept]).astype(np.int32),
-        np.searchsorted(items, ratings.items[kept]).astype(np.int32),
-        ratings.values[kept],
-        Ids(ratings.user_ids.values[users]),
-        Ids(ratings.item_ids.values[items]),
-    )
-
-
-def _blocks(n_users: int, n_items: int) -> Iterator[NDArray[Any]]:
+def user_blocks(n_users: int, n_items: int) -> Iterator[NDArray[Any]]:
+    """The users in blocks whose pairs with all items fit into memory."""
     size = max(1, _PAIRS_AT_ONCE // n_items)
     for start in range(0, n_users, size):
         yield np.arange(start, min(start + size, n_users))
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], *, deviation: float) -> Floats:
+def normal(rng: np.random.Generator, shape: tuple[int, ...], *, deviation: float) -> Floats:
+    """Draws from a normal distribution around 0."""
     return rng.normal(scale=deviation, size=shape).astype(np.float32)
 
 
@@ -279,67 +211,6 @@ def _centred(factors: Factors, *, rate: float, name: str) -> Factors:
     """The factors with a constant added that makes the mean of σ(score) this rate."""
     if not 0 < rate < 1:
         raise InputError(f"{name} must lie between 0 and 1, got {rate}")
-    scores = factors.block(next(_blocks(len(factors.user_bias), len(factors.item_bias))))
+    scores = factors.block(next(user_blocks(len(factors.user_bias), len(factors.item_bias))))
     constant = brentq(lambda c: float(expit(scores + np.float32(c)).mean()) - rate, -60, 60)
     return factors._replace(user_bias=factors.user_bias + np.float32(constant))
-
-
-def _complete(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
-    """Every rating, from those given: squared error over the rated pairs."""
-    users = np.repeat(np.arange(rated.shape[0]), np.diff(rated.indptr))
-    items = rated.indices
-
-    def errors(guess: Factors) -> Iterator[tuple[slice, sp.csr_array]]:
-        ratings = np.einsum("pd,pd->p", guess.user_vectors[users], guess.item_vectors[items])
-        ratings += mean + guess.user_bias[users] + guess.item_bias[items]
-        yield slice(None), sp.csr_array((ratings - rated.data, items, rated.indptr), rated.shape)
-
-    mean = rated.data.mean(dtype=np.float64).astype(np.float32)
-    biases = [np.zeros(n, dtype=np.float32) for n in rated.shape]
-    found = _descend(Factors(*vectors, *biases), errors, ridge=ridge, bias_ridge=ridge)
-    return found._replace(user_bias=found.user_bias + mean)
-
-
-def _fit_exposure(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
-    """The log-odds that a pair was rated: logistic loss over all pairs."""
-
-    def errors(guess: Factors) -> Iterator[tuple[slice, Floats]]:
-        for users in _blocks(*rated.shape):
-            rows = slice(users[0], users[-1] + 1)
-            error = expit(guess.block(rows))
-            ones = rated[rows].tocoo()
-            error[ones.row, ones.col] -= 1
-            yield rows, error
-
-    # start where the odds of a pair are proportional to the counts of both
-    user_counts, item_counts = (np.diff(m.indptr) + 0.5 for m in (rated, rated.tocsc()))
-    biases = np.log(user_counts / item_counts.sum()), np.log(item_counts)
-    start = Factors(*vectors, *(b.astype(np.float32) for b in biases))
-    # hardly a ridge on the biases: a rare item must be allowed its low score
-    return _descend(start, errors, ridge=ridge, bias_ridge=0.01)
-
-
-def _descend(
-    start: Factors,
-    errors: Callable[[Factors], Iterator[tuple[slice, Any]]],
-    *,
-    ridge: float,
-    bias_ridge: float,
-) -> Factors:
-    """Adam on the whole gradient, from the errors ∂loss/∂score by rows."""
-    guess = Factors(*(p.copy() for p in start))
-    means, squares = ([np.zeros_like(p) for p in guess] for _ in range(2))
-    for step in range(1, 101):
-        gradient = Factors(
-            *(r * p for r, p in zip((ridge, ridge, bias_ridge, bias_ridge), guess, strict=True))
-        )
-        for rows, error in errors(guess):
-            gradient.user_vectors[rows] += error @ guess.item_vectors
-            gradient.item_vectors[:] += error.T @ guess.user_vectors[rows]
-            gradient.user_bias[rows] += error.sum(axis=1)
-            gradient.item_bias[:] += error.sum(axis=0)
-        for p, g, mean, square in zip(guess, gradient, means, squares, strict=True):
-            mean += 0.1 * (g - mean)
-            square += 0.01 * (g * g - square)
-            p -= 0.1 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
-    return guess

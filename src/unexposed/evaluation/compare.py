@@ -17,6 +17,7 @@ from unexposed.evaluation.protocols import Protocol, evaluate
 from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.training.given import Side
 
 Splits = Callable[[int], Split]  # seed → split
 
@@ -135,14 +136,19 @@ def _run(
 
 
 def train(
-    recommender: Recommender, split: Split, *, seed: int, progress: show.Progress
+    recommender: Recommender,
+    split: Split,
+    *,
+    seed: int,
+    progress: show.Progress,
+    side: Side | None = None,
 ) -> tuple[Model, float]:
     """Train a model on the split's clicks; return it with the seconds without compilation.
 
     Ctrl-C raises instead of returning a model that stopped at a random epoch.
     """
     started = time.monotonic()
-    model = recommender.fit(split.train, split.held_out, seed=seed, progress=progress)
+    model = recommender.fit(split.train, split.held_out, seed=seed, side=side, progress=progress)
     if model.facts.get("ended") == "interrupted":
         raise KeyboardInterrupt
     return model, float(model.facts.get("seconds", time.monotonic() - started))

@@ -6,17 +6,27 @@ from typing import Any
 
 from unexposed.data import datasets, simulate
 from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.semi_synthetic import GENERATORS, trim
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
+from unexposed.experiments.oracles import ORACLES
 from unexposed.settings import check_keys
+from unexposed.training.given import Side
 
 SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
     "dataset": {"dataset": str},
-    "semi_synthetic": {"semi_synthetic": str, "power": float, "trim": bool, "world_seed": int},
+    "semi_synthetic": {
+        "semi_synthetic": str,
+        "generator": str,
+        "power": float,
+        "trim": bool,
+        "world_seed": int,
+    },
     "simulate": {"simulate": dict},
 }
 WORLD = {"users": int, "items": int, "seed": int, "popularity_bias": float, "relevance_bias": float}
-SEMI_SYNTHETIC_DEFAULTS = {"power": 0.5, "trim": False, "world_seed": 0}
+SEMI_SYNTHETIC_DEFAULTS = {"generator": "converged", "power": 0.5, "world_seed": 0}
+TRIMMED = {"amazon_cds"}  # the paper cuts it to 3,000 × 3,000
 WORLD_DEFAULTS = {"users": 500, "items": 200, "seed": 0}
 
 
@@ -41,6 +51,12 @@ class Data:
             )
         return self.world
 
+    def side(self, oracle: str | None) -> Side:
+        """Inputs of a method beside the clicks: a part of the true exposure, if one is named."""
+        if oracle is None:
+            return Side()
+        return Side(exposure=ORACLES[oracle](self.known_world("compare")))
+
     def split(self, seed: int) -> Split:
         train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)
         return Split(train, held_out, self.judged)
@@ -63,7 +79,14 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
         return dict(table)
     if table.get("power", 1) <= 0:
         raise InputError(f"{where}: power must be above 0, got {table['power']}")
-    return {**SEMI_SYNTHETIC_DEFAULTS, **table}
+    if (name := table.get("generator", "saito")) not in GENERATORS:
+        raise InputError(f"{where}: no generator {name!r}; {did_you_mean(name, GENERATORS)}")
+    return {**SEMI_SYNTHETIC_DEFAULTS, "trim": table[source] in TRIMMED, **table}
+
+
+def completed(table: dict[str, Any]) -> dict[str, Any]:
+    """The data table of a stored result, with the defaults of keys that did not exist then."""
+    return {**SEMI_SYNTHETIC_DEFAULTS, **table} if "semi_synthetic" in table else table
 
 
 def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | None = None) -> Data:
@@ -77,7 +100,8 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
         return _of_world(simulate.world(users, items, seed=seed, **given), seed, by)
     seed = table["world_seed"]
     place = None if data_dir is None else str(data_dir)
-    world = _semi_synthetic(table["semi_synthetic"], table["trim"], seed, place)
+    named = table["semi_synthetic"], table["generator"], table["trim"]
+    world = _semi_synthetic(*named, seed, place)
     return _of_world(replace(world, exposure_power=table["power"]), seed, by)
 
 
@@ -89,6 +113,8 @@ def _of_world(world: simulate.World, seed: int, by: Protocol) -> Data:
 
 
 @lru_cache(maxsize=1)  # takes many seconds, and experiments at other powers share it
-def _semi_synthetic(name: str, trim: bool, seed: int, data_dir: str | None) -> simulate.World:
+def _semi_synthetic(
+    name: str, generator: str, trimmed: bool, seed: int, data_dir: str | None
+) -> simulate.World:
     ratings = datasets.load(name, data_dir=data_dir).logged
-    return simulate.semi_synthetic(simulate.trim(ratings) if trim else ratings, seed=seed)
+    return GENERATORS[generator](trim(ratings) if trimmed else ratings, seed=seed)

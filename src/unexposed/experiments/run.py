@@ -15,7 +15,7 @@ from unexposed.data.datasets import Folder
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.compare import Labelled
 from unexposed.experiments import provenance, results
-from unexposed.experiments.data import Data, open_data
+from unexposed.experiments.data import Data, completed, open_data
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment, Task
@@ -98,13 +98,15 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     """Say whether a stored result matches the experiment as it is now.
 
     The engine does not matter: engines agree, and the line names the one it used. A setting that
-    the line lacks was added later; its value then was `settings.before`.
+    the line lacks was added later; its value then was `settings.before`, and a key of the data had
+    its default.
     """
     arm = experiment.arms.get(line["arm"])
     if arm is None:
         return False
     asked = experiment.identity(arm)
     found = {key: line.get(key) for key in asked}
+    found["data"] = completed(found["data"] or {})
     if arm.method is not None and isinstance(found["settings"], dict):
         later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
         found["settings"] = {**later, **found["settings"]}

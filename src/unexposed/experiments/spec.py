@@ -1,15 +1,18 @@
-"""Read experiment files: one TOML for each table or figure."""
+"""Read experiment files: one TOML for each question, with a cell for each table or figure."""
 
 import json
 import tomllib
-from dataclasses import replace
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, protocol
 from unexposed.experiments import data as experiment_data
+from unexposed.experiments import matrix, oracles
+from unexposed.experiments import studies as studies_of
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import make, method
@@ -31,13 +34,84 @@ _KEYS = {
     "methods": dict,
     "arms": dict,
     "miniature": dict,
+    "tune": dict,
 }
-_METHOD_KEYS = {"method": str, "study": str, "settings": dict}
+_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "settings": dict}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment of a file: its document, with the values of the matrix put in."""
+
+    path: Path
+    name: str
+    document: dict[str, Any]
+    alone: bool  # the file has no other cell
+
+    @property
+    def results(self) -> Path:
+        """Folder of the results, and of the studies below it."""
+        return self.path.parent / "results"
+
+    @property
+    def where(self) -> str:
+        """How messages name this experiment."""
+        return str(self.path) if self.alone else f"{self.path}, cell {self.name}"
+
+    @property
+    def command(self) -> str:
+        """What follows `unexposed run` or `unexposed tune` for this cell."""
+        return str(self.path) if self.alone else f"{self.path} --cell {self.name}"
+
+    def read(self, *, tuned: Container[str] | bool = True) -> Experiment:
+        """Check the document and make its experiment.
+
+        `tuned` says whether arms have the settings of their studies, or names those that have.
+        """
+        if isinstance(tuned, bool):
+            tuned = self.document.get("methods", {}) if tuned else ()
+        studies = Studies(self.results, self.command, tuned)
+        return parse(self.document, name=self.name, where=self.where, studies=studies)
+
+    def ready(self) -> list[str]:
+        """Arms that name no study, or one that is there."""
+        named = {
+            label: table.get("study") if isinstance(table, dict) else None
+            for key in ("methods", "arms")
+            for label, table in self.document.get(key, {}).items()
+        }
+        return [
+            label
+            for label, study in named.items()
+            if not isinstance(study, str) or (self.results / study).exists()
+        ]
+
+
+class Studies(NamedTuple):
+    """Where the tuning studies of an experiment lie, and how they are made."""
+
+    folder: Path
+    command: str  # what follows `unexposed tune`
+    arms: Container[str]  # whose settings come from studies
+
+
+def cells(path: Path, *, part: str | None = None) -> list[Cell]:
+    """The experiments of a TOML file, one for each cell of its matrix, or those named so."""
+    found = matrix.cells(document(path), name=path.stem, where=str(path))
+    made = [Cell(path, name, document, len(found) == 1) for name, document in found.items()]
+    parts = [] if part is None else [text.strip() for text in part.split(",")]
+    chosen = [cell for cell in made if not parts or any(text in cell.name for text in parts)]
+    if not chosen:
+        raise InputError(f"{path} has no cell {part!r}; its cells: {', '.join(found)}")
+    return chosen
 
 
 def read(path: Path) -> Experiment:
-    """Read the experiment of a TOML file; its tuning studies lie in `results` beside it."""
-    return parse(document(path), name=path.stem, where=str(path), studies=path.parent / "results")
+    """Read the experiment of a TOML file without a matrix."""
+    first, *others = cells(path)
+    if others:
+        raise InputError(f"{path} holds {1 + len(others)} experiments: name a cell of its matrix")
+    return first.read()
 
 
 def is_experiment(path: Path) -> bool:
@@ -59,7 +133,7 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> Experiment:
+def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) -> Experiment:
     """Check a document and make its experiment; `where` begins every error message."""
     checks.check_keys(document, _KEYS, where)
     for key in ("kind", "data"):
@@ -77,6 +151,7 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> 
     for by in also:
         if (by.threshold, by.held_out) != (first.threshold, first.held_out):
             raise InputError(f"{where}: {by.name!r} in also splits the data in another way")
+    arms = _arms(document, where, studies)
     return Experiment(
         name=name,
         kind=kind,
@@ -86,8 +161,9 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Path) -> 
         seeds=document.get("seeds", 5),
         data=data,
         options=document.get("options", {}),
-        arms=_arms(document, where, studies),
+        arms=arms,
         miniature=document.get("miniature", {}),
+        tune=studies_of.checked(document.get("tune", {}), arms, f"{where}, [tune]"),
     )
 
 
@@ -102,7 +178,7 @@ def _protocol(name: object, where: str) -> Protocol:
         raise InputError(f"{where}: {error}") from None
 
 
-def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]:
+def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, Arm]:
     methods, arms = document.get("methods", {}), document.get("arms", {})
     kind = KINDS[document["kind"]]
     given, other = (methods, arms) if kind.has_methods else (arms, methods)
@@ -118,13 +194,12 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
         for label, table in arms.items():
             checks.check_keys(table, kind.options, f"{where}, [arms.{label}]")
         return {label: Arm(label, options=table) for label, table in arms.items()}
-    shared = document.get("settings", {})
     made = {
-        label: _method_arm(label, table, shared, document["data"], f"{where}, {label}", studies)
+        label: _method_arm(label, table, document, f"{where}, {label}", studies)
         for label, table in methods.items()
     }
     known = {name for arm in made.values() for name in checks.known(type(arm.method))}
-    for name in shared:
+    for name in document.get("settings", {}):
         if name not in known:
             near = did_you_mean(name, known)
             raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
@@ -132,34 +207,40 @@ def _arms(document: dict[str, Any], where: str, studies: Path) -> dict[str, Arm]
 
 
 def _method_arm(
-    label: str,
-    table: dict[str, Any],
-    shared: dict[str, Any],
-    data: dict[str, Any],
-    where: str,
-    studies: Path,
+    label: str, table: dict[str, Any], document: dict[str, Any], where: str, studies: Studies
 ) -> Arm:
     checks.check_keys(table, _METHOD_KEYS, where)
-    name = table.get("method", label)
+    name, exposure = table.get("method", label), table.get("exposure")
     try:
         known = checks.known(method(name))
-        settings = {key: value for key, value in shared.items() if key in known}
-        if "study" in table:
-            settings |= _tuned(studies / table["study"], name, data)
+        settings = {k: v for k, v in document.get("settings", {}).items() if k in known}
+        if "study" in table and label in studies.arms:
+            settings |= _tuned(studies, table["study"], name, label)
         settings |= table.get("settings", {})
-        return Arm(label, make(name, **settings), table.get("study"))
+        if exposure is not None:
+            _check_oracle(exposure, name, document)
+        stated = tuple(table.get("settings", {}))
+        return Arm(label, make(name, **settings), table.get("study"), exposure, stated)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _tuned(path: Path, name: str, data: dict[str, Any]) -> dict[str, Any]:
+def _check_oracle(exposure: str, name: str, document: dict[str, Any]) -> None:
+    if not KINDS[document["kind"]].oracles:
+        raise InputError(f"kind {document['kind']!r} gives no exposure: only compare does")
+    knows_truth = "dataset" not in document["data"]
+    oracles.check(exposure, method=method(name), knows_truth=knows_truth)
+
+
+def _tuned(studies: Studies, study: str, name: str, label: str) -> dict[str, Any]:
     """Read the best settings of a tuning study."""
     try:
-        return best_settings(path, method=name)
+        return best_settings(studies.folder / study, method=name)
     except InputError as error:
-        source = f"--dataset {data['dataset']}" if "dataset" in data else "--train LOG"
-        made = f"unexposed tune {source} --methods {name} --out {path.parent}"
-        raise InputError(f"{error}; make it with: {made}") from error
+        made = f"make it with: unexposed tune {studies.command} --only {label}"
+        if ".." in Path(study).parts:
+            made = "tune the experiment that it belongs to"
+        raise InputError(f"{error}; {made}") from error
 
 
 def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:

@@ -8,6 +8,7 @@ from unexposed.evaluation.protocols import Protocol
 from unexposed.experiments.data import Data
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Silent
+from unexposed.training.given import Side
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Arm:
     label: str
     method: Recommender | None = None
     study: str | None = None  # tuning study of its settings
+    exposure: str | None = None  # the part of a world's true exposure that it is given
+    stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -34,6 +37,7 @@ class Experiment:
     options: dict[str, Any]
     arms: dict[str, Arm]
     miniature: dict[str, Any]  # options that replace others in the miniature
+    tune: dict[str, Any] = field(default_factory=dict)  # how its studies are made
 
     def identity(self, arm: Arm) -> dict[str, Any]:
         """Everything but the seed that a stored result must match to count as this arm's."""
@@ -44,6 +48,7 @@ class Experiment:
             "arm": arm.label,
             "method": arm.method.name if arm.method else None,
             "settings": checks.values(arm.method) if arm.method else {},
+            "exposure": arm.exposure,
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -61,6 +66,11 @@ class Task:
     seed: int
     data: Data
     progress: Progress = field(default_factory=Silent)
+
+    @property
+    def side(self) -> Side:
+        """Inputs of the method beside the clicks: true exposure, for an oracle."""
+        return self.data.side(self.experiment.arms[self.arm].exposure)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Tables of comparisons, from the plain data of the summary."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -122,23 +123,29 @@ def _interval(ends: Sequence[float]) -> str:
 
 
 def powers(name: str, title: str, arms: Sequence[dict[str, Any]], metric: str) -> Table:
-    """Each method at every power of the exposure."""
+    """Each method at every power of the exposure, and how near its exposure is to the true one."""
     every = sorted({power for arm in arms for power in arm["powers"]})
+    rivals = [arm for arm in arms if not arm["is_oracle"]]
     best = {
-        power: max(m for arm in arms for p, m in _at(arm, "mean").items() if p == power)
+        power: max((_at(arm, "mean").get(power, -math.inf) for arm in rivals), default=math.inf)
         for power in every
     }
+    known = [p for p in every if any(_at(arm, "pcc").get(p) is not None for arm in arms)]
     rows = []
     for arm in arms:
-        mean, sd = _at(arm, "mean"), _at(arm, "sd")
+        mean, sd, pcc = (_at(arm, part) for part in ("mean", "sd", "pcc"))
         figures = [Cell(spread(mean.get(p), sd.get(p)), mean.get(p) == best[p]) for p in every]
-        rows.append(cells(code(arm["arm"]), *figures))
-    heads = ["method", *(f"power {power:g}" for power in every)]
-    note = f"{shown(metric)}, mean ± sd over seeds; best in bold."
-    return Table(name, title, heads, rows, [note])
+        rows.append(cells(code(arm["arm"]), *figures, *(number(pcc.get(p)) for p in known)))
+    heads = ["method", *(f"power {p:g}" for p in every), *(f"PCC, power {p:g}" for p in known)]
+    notes = [f"{shown(metric)}, mean ± sd over seeds; best in bold."]
+    if len(rivals) < len(arms):
+        notes.append("Oracles, which are given the true exposure or a part of it, do not compete.")
+    if known:
+        notes.append("PCC: correlation of the model's exposure with the true one.")
+    return Table(name, title, heads, rows, notes)
 
 
-def _at(arm: dict[str, Any], key: str) -> dict[float, float]:
+def _at(arm: dict[str, Any], key: str) -> dict[float, Any]:
     return dict(zip(arm["powers"], arm[key], strict=True))
 
 

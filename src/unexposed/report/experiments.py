@@ -1,6 +1,7 @@
 """A folder of experiments and its results, as one document of plain data."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ METRIC = "dcg@3"  # shown in figures and tested in tables
 
 def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
     """Everything in the report: the experiments, their results, what is still missing."""
-    paths = [path for path in sorted(folder.glob("*.toml")) if experiment.is_experiment(path)]
+    paths = [path for path in files(folder) if experiment.is_experiment(path)]
     if not paths:
         raise InputError(f"{folder} holds no experiment: a TOML file with a kind, as in kind = …")
     found = []
     for path in paths:
         say(f"reading the results of {path.name}")
-        found.append(_experiment(path))
+        found += [_experiment(cell, folder) for cell in experiment.cells(path)]
     paper = folder / "paper.toml"
     return {
         "folder": folder.resolve().name,
@@ -35,21 +36,32 @@ def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dic
     }
 
 
-def _experiment(path: Path) -> dict[str, Any]:
+def files(folder: Path) -> list[Path]:
+    """The TOML files of a folder and of the folders in it."""
+    return sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
+
+
+def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
     """One experiment: what it asks for, its results so far, and the command for the rest."""
     about: dict[str, Any] = {
-        "name": path.stem,
-        "title": path.stem,
-        "kind": experiment.document(path)["kind"],
-        "command": f"unexposed run {path.resolve().parent.name}/{path.name}",
+        "name": cell.name,
+        "title": cell.document.get("title", cell.name),
+        "kind": cell.document["kind"],
+        "command": f"unexposed run {folder.resolve().name}/{cell.path.relative_to(folder)}",
         "problem": None,
         "missing": [],
     }
     try:
-        asked = experiment.read(path)
-    except InputError as error:  # as where a tuning study is not made yet
-        return about | {"problem": str(error).replace(f"{path.parent}/", "")}
-    stored = results.read_lines(path.parent / "results" / f"{path.stem}.jsonl")
+        asked = cell.read()
+    except InputError as error:
+        about["problem"] = str(error).replace(f"{folder.parent}/", "")
+        ready = cell.ready()
+        try:  # without the arms whose tuning study is not made yet
+            asked = cell.read(tuned=ready)
+        except InputError:
+            return about
+        asked = replace(asked, arms={name: asked.arms[name] for name in ready})
+    stored = results.read_lines(cell.results / f"{cell.name}.jsonl")
     latest = {running.pair_of(line): line for line in stored if running.is_current(asked, line)}
     wanted = [(arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
     lines = [latest[pair] for pair in wanted if pair in latest]
@@ -77,9 +89,15 @@ def data_title(data: dict[str, Any]) -> str:
     if "dataset" in data:
         return DATASETS[data["dataset"]].title
     if "semi_synthetic" in data:
-        return f"{DATASETS[data['semi_synthetic']].title}, power {data['power']:g}"
+        return f"{world_title(data)}, power {data['power']:g}"
     world = data["simulate"]
     return f"simulated world, {world['users']:,} × {world['items']:,}"
+
+
+def world_title(data: dict[str, Any]) -> str:
+    """The name of a semi-synthetic world, without its power."""
+    by = ", as Saito et al." if data["generator"] == "saito" else ""
+    return f"{DATASETS[data['semi_synthetic']].title}{by}"
 
 
 def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
@@ -93,6 +111,7 @@ def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
         "metric": main,
         "comparison": summary.comparison(first, tested=True),
         "also": [summary.comparison(other, tested=False) for other in others],
+        "exposures": summary.exposures(lines),
         "ablation": summary.ablation(first, main),
         "strata": summary.strata([line for line in lines if line["arm"] in complete]),
     }

@@ -15,6 +15,7 @@ from unexposed.report import origin_tables, page, portrait, tables
 from unexposed.report import portrait_figures as draw
 from unexposed.report import portrait_tables as make
 from unexposed.report.drawing import need
+from unexposed.report.experiments import files
 from unexposed.report.look import looks
 from unexposed.report.sections import sections, titles
 
@@ -30,7 +31,7 @@ def kind_of(path: Path) -> Kind:
         raise InputError(f"{path} is not a folder: give one of experiments, or of a saved model")
     if (path / MODEL.about).is_file():
         return "model"
-    if any(path.glob("*.toml")):
+    if files(path):
         return "experiments"
     raise InputError(
         f"{path} holds neither a model ({MODEL.about}) nor experiments (*.toml): "

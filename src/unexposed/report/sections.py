@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from unexposed.data.datasets import DATASETS
 from unexposed.report import experiment_tables as make
 from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure
+from unexposed.report.experiments import world_title
 from unexposed.report.look import Looks
 from unexposed.report.summary import learns
 from unexposed.report.tables import Table, shown
@@ -102,10 +102,10 @@ def _powers(document: Document) -> Section | None:
     metric = chosen[0]["found"]["metric"]
     worlds: dict[str, list[About]] = {}
     for about in chosen:
-        worlds.setdefault(about["data"]["semi_synthetic"], []).append(about)
+        worlds.setdefault(world_title(about["data"]), []).append(about)
     panels: list[dict[str, Any]] = [
-        {"name": name, "title": DATASETS[name].title, "arms": _over_powers(abouts, metric)}
-        for name, abouts in worlds.items()
+        {"name": _world_name(abouts[0]), "title": title, "arms": _over_powers(abouts, metric)}
+        for title, abouts in worlds.items()
     ]
     return Section(
         "worlds",
@@ -121,16 +121,22 @@ def _over_powers(abouts: list[About], metric: str) -> list[dict[str, Any]]:
     """Each arm's mean and deviation at every power of the exposure."""
     arms: dict[str, dict[str, Any]] = {}
     for about in sorted(abouts, key=lambda about: about["data"]["power"]):
-        methods = {origin["arm"]: origin["method"] for origin in about["origins"]}
+        origins = {origin["arm"]: origin for origin in about["origins"]}
         for result in about["found"]["comparison"]["results"]:
             arm = result["method"]
             own = arms.setdefault(
                 arm,
-                {"arm": arm, "learns": learns(methods[arm]), "powers": [], "mean": [], "sd": []},
+                {
+                    "arm": arm,
+                    "learns": learns(origins[arm]["method"]),
+                    "is_oracle": origins[arm]["exposure"] is not None,
+                    **{part: [] for part in ("powers", "mean", "sd", "pcc")},
+                },
             )
             own["powers"].append(about["data"]["power"])
             own["mean"].append(result["metrics"][metric]["mean"])
             own["sd"].append(result["metrics"][metric]["sd"])
+            own["pcc"].append(about["found"]["exposures"].get(arm))
     return list(arms.values())
 
 
@@ -159,8 +165,13 @@ def _trends(document: Document) -> Section | None:
     )
 
 
-def _world(data: dict[str, Any]) -> tuple[str, float]:
-    return str(data.get("semi_synthetic", data.get("dataset", ""))), float(data.get("power", 0))
+def _world(data: dict[str, Any]) -> tuple[str, str, float]:
+    source = data.get("semi_synthetic", data.get("dataset", ""))
+    return str(source), str(data.get("generator", "")), float(data.get("power", 0))
+
+
+def _world_name(about: About) -> str:
+    return f"{about['data']['semi_synthetic']}-{about['data']['generator']}"
 
 
 def _variances(document: Document) -> Section | None:

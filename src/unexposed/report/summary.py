@@ -115,6 +115,15 @@ def strata(lines: Sequence[Line]) -> list[dict[str, Any]]:
     return out
 
 
+def exposures(lines: Sequence[Line]) -> dict[str, float | None]:
+    """PCC of each arm's exposure with the true one, mean over seeds, where both are known."""
+    return {
+        arm: _mean([line["exposure_correlation"] for line in own])
+        for arm, own in by_arm(lines).items()
+        if all("exposure_correlation" in line for line in own)
+    }
+
+
 def _mean(numbers: Sequence[float | None]) -> float | None:
     known = [number for number in numbers if number is not None]
     return float(np.mean(known)) if known else None
@@ -209,6 +218,7 @@ def origins(lines: Sequence[Line]) -> list[dict[str, Any]]:
             "method": own[0]["method"],
             "settings": own[0]["settings"],
             "study": own[0].get("study"),
+            "exposure": own[0].get("exposure"),
             "seeds": [line["seed"] for line in own],
             "engines": _distinct(own, "engine"),
             "machines": _distinct(own, "machine"),

@@ -184,6 +184,12 @@ def fingerprint(
         **log_fingerprint(clicks),
         "the held-out clicks": _clicks_digest(held_out),
     }
+    return found | side_fingerprint(side)
+
+
+def side_fingerprint(side: "Side") -> dict[str, str]:
+    """Hashes of the inputs beside the clicks."""
+    found = {}
     given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
     for name, part in sorted(given.items()):
         if isinstance(part, dict):

@@ -19,7 +19,8 @@ from unexposed.files.whole import write_whole
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking import held_out as criterion
-from unexposed.training.checkpoint import log_fingerprint
+from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
+from unexposed.training.given import Side
 from unexposed.tuning.journal import Lock, cut_back
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
 
@@ -53,12 +54,14 @@ def tune(
     workers: int = 1,
     seed: int = 0,
     start: Mapping[str, Any] | None = None,
+    side: Side | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
-    The first trial takes the settings of `method`, the second those in `start`.
+    The first trial takes the settings of `method`, the second those in `start`. Every trial is
+    trained with `side`.
     Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
     there; the document of all trials is written to `folder/name.json`.
     """
@@ -83,7 +86,13 @@ def tune(
         "splits": splits,
         "held_out": held_out,
         "seed": seed,
+        "side": side or Side(),
     }
+    written = folder / f"{name}.json"
+    done = None if journal.exists() else _finished(written, _about(task, clicks), trials)
+    if done is not None:
+        say(f"{written} is finished: remove it to make it again")
+        return done
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if lost := cut_back(journal):
@@ -97,8 +106,18 @@ def tune(
     except OSError as error:
         raise InputError(_unwritable(journal, error)) from error
     text = json.dumps(document, indent=1) + "\n"
-    write_whole(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(written, lambda path: path.write_text(text, encoding="utf-8"))
     return document
+
+
+def _finished(path: Path, about: dict[str, Any], trials: int) -> dict[str, Any] | None:
+    """The study in this file, if it is of the same clicks and settings and has all its trials."""
+    try:
+        study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        same = all(study.get(key) == value for key, value in about.items())
+        return study if same and len(study["trials"]) >= trials else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def best_settings(path: Path, *, method: str | None = None) -> dict[str, Any]:
@@ -143,9 +162,8 @@ def _pruner(method: Recommender) -> Any:
     return pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warm_up)
 
 
-def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str, Any]) -> None:
-    """Refuse a study of other clicks or settings; mark trials left running as failed."""
-    optuna = _optuna()
+def _about(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
+    """What a study is of: it resumes only from a journal that says the same."""
     method = task["method"]
     about = {
         "method": method.name,
@@ -154,7 +172,16 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         "splits": task["splits"],
         "clicks": log_fingerprint(clicks),
     }
-    about = json.loads(json.dumps(about))
+    if task["side"].given():
+        about["given"] = side_fingerprint(task["side"])
+    found: dict[str, Any] = json.loads(json.dumps(about))
+    return found
+
+
+def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str, Any]) -> None:
+    """Refuse a study of other clicks or settings; mark trials left running as failed."""
+    optuna = _optuna()
+    method, about = task["method"], _about(task, clicks)
     known = study.user_attrs.get("about")
     if known is None:
         study.set_user_attr("about", about)
@@ -163,7 +190,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         if given:
             study.enqueue_trial(start | {k: v for k, v in given.items() if k in start})
     elif known != about:
-        differs = next(k for k in about if known[k] != about[k])
+        differs = next(k for k in {**known, **about} if known.get(k) != about.get(k))
         raise InputError(
             f"{task['journal']} holds a study whose {differs} differ: "
             "remove it, or give another --out"
@@ -247,7 +274,9 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
         train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
         watch = _Pruning(trial) if split == 0 else show.Silent()
         try:
-            model, found = judged(method, train, held_out, seed=split, progress=watch)
+            model, found = judged(
+                method, train, held_out, seed=split, progress=watch, side=task["side"]
+            )
         except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
             raise _optuna().TrialPruned from error
@@ -261,7 +290,13 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
 
 
 def judged(
-    method: Recommender, train: Clicks, held_out: Clicks, *, seed: int, progress: show.Progress
+    method: Recommender,
+    train: Clicks,
+    held_out: Clicks,
+    *,
+    seed: int,
+    progress: show.Progress,
+    side: Side | None = None,
 ) -> tuple[Model, float]:
     """Train a model and judge it by its held-out clicks.
 
@@ -269,10 +304,10 @@ def judged(
     once without the held-out clicks, which then judge its ranking.
     """
     if _has_epochs(method):
-        model = method.fit(train, held_out, seed=seed, progress=progress)
+        model = method.fit(train, held_out, seed=seed, side=side, progress=progress)
         return model, chosen_quality(model)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    model = method.fit(train, nothing, seed=seed, progress=progress)
+    model = method.fit(train, nothing, seed=seed, side=side, progress=progress)
     return model, criterion.held_out_quality(model.scores, train, held_out)
 
 

@@ -15,11 +15,12 @@ class Kind:
     body: Callable[[Task], dict[str, Any]]
     options: Mapping[str, type] = field(default_factory=dict)
     has_methods: bool = True  # its arms are methods; otherwise tables of options
+    oracles: bool = False  # its methods can be given a part of the true exposure
     by_seed: bool = False  # run all arms of a seed before the next seed
 
 
 KINDS = {
-    "compare": Kind(compare.body),
+    "compare": Kind(compare.body, oracles=True),
     "exposure_trend": Kind(exposure_trend.body, exposure_trend.OPTIONS),
     "gradient_variance": Kind(gradient_variance.body, gradient_variance.OPTIONS, has_methods=False),
     # by seed: a disturbance on the machine then slows down all arms alike

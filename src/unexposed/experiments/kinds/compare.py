@@ -1,23 +1,34 @@
 """Train one method on one seed's split and evaluate it by every protocol."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from unexposed.data.simulate import World
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Comparison, Result, train
-from unexposed.evaluation.protocols import Protocol, by_popularity, evaluate, recommended
+from unexposed.evaluation.protocols import (
+    Protocol,
+    by_popularity,
+    evaluate,
+    exposure_correlation,
+    recommended,
+)
 from unexposed.experiments.results import Line, pack, unpack
 from unexposed.experiments.task import Experiment, Task
+from unexposed.model.model import Model
 
 
 def body(task: Task) -> dict[str, Any]:
     """Compute the values of every metric for each user, and the facts of the training."""
     assert task.method is not None
     split = task.data.split(task.seed)
-    model, seconds = train(task.method, split, seed=task.seed, progress=task.progress)
+    model, seconds = train(
+        task.method, split, seed=task.seed, progress=task.progress, side=task.side
+    )
     first = task.experiment.protocol
     found = {by.name: evaluate(model, split.judged, by) for by in (first, *task.experiment.also)}
     return {
@@ -31,6 +42,7 @@ def body(task: Task) -> dict[str, Any]:
         },
         "by_popularity": by_popularity(model, split.judged, first),
         "recommended": recommended(model, found[first.name].users),
+        **_correlation(model, task.data.world),
         "facts": {
             name: model.facts.get(name)
             for name in ("best_epoch", "best_value", "epochs_run", "ended")
@@ -38,6 +50,18 @@ def body(task: Task) -> dict[str, Any]:
         "engine": model.facts.get("engine"),
         "seconds": seconds,
     }
+
+
+def _correlation(model: Model, world: World | None) -> dict[str, float | None]:
+    """PCC of the model's exposure with the true one, where both are known.
+
+    None: no user's exposure varies over items.
+    """
+    first = np.zeros(1, dtype=np.int32)
+    if world is None or model.method.exposure(model.parameters, first) is None:
+        return {}
+    found = exposure_correlation(model, world.exposure)
+    return {"exposure_correlation": found if math.isfinite(found) else None}
 
 
 def from_lines(

@@ -1,0 +1,137 @@
+"""The tuning studies that the arms of an experiment name: what each searches, and making them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unexposed import settings as checks
+from unexposed.data.datasets import Folder
+from unexposed.errors import InputError, did_you_mean
+from unexposed.experiments.data import open_data
+from unexposed.experiments.task import Arm, Experiment
+from unexposed.model.recommender import Recommender
+from unexposed.tuning import search
+
+TRIALS = 40
+_KEYS = {"trials": int, "splits": int, "arms": dict}
+_ARM_KEYS = {"trials": int, "splits": int, "start": str, "settings": dict}
+
+
+def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[str, Any]:
+    """Check the [tune] table of an experiment."""
+    checks.check_keys(table, _KEYS, where)
+    for label, own in table.get("arms", {}).items():
+        if not isinstance(own, dict):
+            raise InputError(f"{where}: arms.{label} must be a table, got {own!r}")
+        checks.check_keys(own, _ARM_KEYS, f"{where}, arms.{label}")
+        for name in (label, own.get("start", label)):
+            if name not in arms:
+                raise InputError(f"{where}: no arm {name!r}; {did_you_mean(name, arms)}")
+            if arms[name].study is None:
+                raise InputError(f"{where}: the arm {name!r} names no study")
+    return table
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One study to make: the method as it starts, and what is held."""
+
+    path: Path
+    experiment: Experiment
+    arm: str
+    method: Recommender
+    held: tuple[str, ...]  # settings that are not searched
+    start: Path | None  # a study whose best settings are tried early
+    trials: int
+    splits: int
+
+    @property
+    def exposure(self) -> str | None:
+        return self.experiment.arms[self.arm].exposure
+
+
+def plans(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    only: list[str] | None = None,
+    trials: int | None = None,
+    splits: int | None = None,
+) -> list[Plan]:
+    """The studies of an experiment read without them; of arms that share one, the first says how.
+
+    An arm's own settings, and those that [tune] gives it, are held.
+    """
+    made: dict[Path, Plan] = {}
+    for label, arm in experiment.arms.items():
+        if arm.study is None or arm.method is None or ".." in Path(arm.study).parts:
+            continue  # a study elsewhere is made by the experiment that it belongs to
+        path = folder / arm.study
+        if path not in made:
+            made[path] = _plan(experiment, label, path, folder)
+    chosen = [plan for plan in made.values() if only is None or plan.arm in only]
+    for label in only or []:
+        if label not in (plan.arm for plan in chosen):
+            near = did_you_mean(label, [plan.arm for plan in made.values()])
+            raise InputError(f"{experiment.name} makes no study of {label!r}; {near}")
+    return [replace(p, trials=trials or p.trials, splits=splits or p.splits) for p in chosen]
+
+
+def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
+    arm = experiment.arms[label]
+    assert arm.method is not None
+    own = experiment.tune.get("arms", {}).get(label, {})
+    given = own.get("settings", {})
+    checks.check_names(arm.method.name, type(arm.method), list(given))
+    known = checks.known(type(arm.method))
+    # the second training would not be judged, and arms that differ in it share a study
+    fixed = {"refit": False} if "refit" in known else {}
+    unused = [n for n in known if arm.exposure is not None and n.startswith("popularity_")]
+    start = experiment.arms[own["start"]].study if "start" in own else None
+    return Plan(
+        path,
+        experiment,
+        label,
+        replace(arm.method, **{**given, **fixed}),
+        held=tuple(dict.fromkeys([*arm.stated, *given, *unused])),
+        start=None if start is None else folder / start,
+        trials=own.get("trials", experiment.tune.get("trials", TRIALS)),
+        splits=own.get("splits", experiment.tune.get("splits", 1)),
+    )
+
+
+def distinct(made: Iterable[Plan]) -> list[Plan]:
+    """Each study once, where several cells share it."""
+    found: dict[Path, Plan] = {}
+    for plan in made:
+        found.setdefault(plan.path.resolve(), plan)
+    return list(found.values())
+
+
+def make(
+    plan: Plan,
+    *,
+    workers: int = 1,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+    data_dir: Folder | None = None,
+) -> dict[str, Any]:
+    """Make one study on the training clicks of its experiment, which judgements do not reach."""
+    by = plan.experiment.protocol
+    data = open_data(plan.experiment.data, by, data_dir)
+    return search.tune(
+        data.clicks,
+        plan.method,
+        trials=plan.trials,
+        folder=plan.path.parent,
+        name=plan.path.stem,
+        fixed=plan.held,
+        splits=plan.splits,
+        held_out=by.held_out,
+        workers=workers,
+        seed=seed,
+        start=None if plan.start is None else search.best_settings(plan.start),
+        side=data.side(plan.exposure),
+        say=say,
+    )
