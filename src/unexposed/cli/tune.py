@@ -28,19 +28,22 @@ def tune(
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
+    criterion: options.CriterionName = None,
     data_dir: options.DataDir = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
     """Choose the settings of methods on held-out clicks; a stopped study resumes."""
     from unexposed.evaluation.compare import parse_methods
+    from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
+    from unexposed.tuning.dissent import dissent
 
-    clicks = _clicks(dataset, train, columns, data_dir)
+    clicks = clicks_alone(dataset, train, columns, data_dir)
     source = dataset or str(train and train.stem)
     assigned = options.assignments(settings, engine)
     documents = []
-    for label, method in parse_methods(methods, assigned).items():
+    for label, method in parse_methods(methods, assigned, criterion=criterion).items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
         document = search.tune(
             clicks,
@@ -53,17 +56,20 @@ def tune(
             workers=workers,
             seed=seed,
             start=None if start_from is None else search.best_settings(start_from),
+            by=criterion or DEFAULT,
             say=say,
         )
         documents.append(document)
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+        if preferred := dissent(document):
+            say(f"{label}: {options.disagreement(preferred, train)}")
     if as_json:
         print_json(documents)
 
 
-def _clicks(
+def clicks_alone(
     dataset: str | None, train: Path | None, columns: options.Columns, data_dir: Path | None
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""

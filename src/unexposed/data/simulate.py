@@ -115,7 +115,7 @@ class World:
     def _draws(self, seed: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
         """O and R, a block of users at a time."""
         exposed, relevant, _ = _streams(seed)
-        for users in _blocks(self.n_users, self.n_items):
+        for users in user_blocks(self.n_users, self.n_items):
             exposure, relevance = self.truth(users)
             yield (
                 exposed.random(exposure.shape, dtype=np.float32) < exposure,
@@ -170,7 +170,7 @@ def world(
         if not 0 <= dial <= 1:
             raise InputError(f"{name} must lie in [0, 1], got {dial}")
     rng = np.random.default_rng(seed)
-    likes = _centred(
+    likes = centred(
         Factors(
             _normal(rng, (n_users, dim), deviation=1.0),
             _normal(rng, (n_items, dim), deviation=1.5 / dim**0.5),
@@ -182,7 +182,7 @@ def world(
     )
     rank = 1 + rng.permutation(n_items)
     activity = _normal(rng, (n_users,), deviation=0.5)
-    sees = _centred(
+    sees = centred(
         Factors(
             likes.user_vectors,
             np.float32(relevance_bias) * likes.item_vectors,
@@ -224,7 +224,7 @@ def semi_synthetic(
     start = [_normal(rng, (n, dim), deviation=0.1) for n in 2 * shape]
     completed = _complete(rated, *start[:2], ridge=ridge)
     return World(
-        _fit_exposure(rated, *start[2:], ridge=ridge),
+        fit_exposure(rated, *start[2:], ridge=ridge),
         completed._replace(user_bias=completed.user_bias - np.float32(epsilon)),
         ratings.user_ids,
         ratings.item_ids,
@@ -265,7 +265,7 @@ def trim(
     )
 
 
-def _blocks(n_users: int, n_items: int) -> Iterator[NDArray[Any]]:
+def user_blocks(n_users: int, n_items: int) -> Iterator[NDArray[Any]]:
     size = max(1, _PAIRS_AT_ONCE // n_items)
     for start in range(0, n_users, size):
         yield np.arange(start, min(start + size, n_users))
@@ -275,11 +275,11 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], *, deviation: floa
     return rng.normal(scale=deviation, size=shape).astype(np.float32)
 
 
-def _centred(factors: Factors, *, rate: float, name: str) -> Factors:
+def centred(factors: Factors, *, rate: float, name: str) -> Factors:
     """The factors with a constant added that makes the mean of σ(score) this rate."""
     if not 0 < rate < 1:
         raise InputError(f"{name} must lie between 0 and 1, got {rate}")
-    scores = factors.block(next(_blocks(len(factors.user_bias), len(factors.item_bias))))
+    scores = factors.block(next(user_blocks(len(factors.user_bias), len(factors.item_bias))))
     constant = brentq(lambda c: float(expit(scores + np.float32(c)).mean()) - rate, -60, 60)
     return factors._replace(user_bias=factors.user_bias + np.float32(constant))
 
@@ -300,11 +300,11 @@ def _complete(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
     return found._replace(user_bias=found.user_bias + mean)
 
 
-def _fit_exposure(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
+def fit_exposure(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
     """The log-odds that a pair was rated: logistic loss over all pairs."""
 
     def errors(guess: Factors) -> Iterator[tuple[slice, Floats]]:
-        for users in _blocks(*rated.shape):
+        for users in user_blocks(*rated.shape):
             rows = slice(users[0], users[-1] + 1)
             error = expit(guess.block(rows))
             ones = rated[rows].tocoo()

@@ -18,7 +18,7 @@ from unexposed.extras import optional
 from unexposed.files.whole import write_whole
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
-from unexposed.ranking import held_out as criterion
+from unexposed.ranking.held_out import DEFAULT, criterion, qualities, quality_of_users
 from unexposed.training.checkpoint import log_fingerprint
 from unexposed.tuning.journal import Lock, cut_back
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
@@ -53,11 +53,13 @@ def tune(
     workers: int = 1,
     seed: int = 0,
     start: Mapping[str, Any] | None = None,
+    by: str = DEFAULT,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
+    `by` is the criterion of a method without epochs; one with epochs has it among its settings.
     The first trial takes the settings of `method`, the second those in `start`.
     Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
     there; the document of all trials is written to `folder/name.json`.
@@ -83,6 +85,7 @@ def tune(
         "splits": splits,
         "held_out": held_out,
         "seed": seed,
+        "by": by,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +156,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         "searched": {k: list(v) for k, v in task["searched"].items()},
         "splits": task["splits"],
         "clicks": log_fingerprint(clicks),
-    }
+    } | ({} if _has_epochs(method) else {"by": task["by"]})
     about = json.loads(json.dumps(about))
     known = study.user_attrs.get("about")
     if known is None:
@@ -162,7 +165,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         study.enqueue_trial(start)
         if given:
             study.enqueue_trial(start | {k: v for k, v in given.items() if k in start})
-    elif known != about:
+    elif (known := _completed(known, about, type(method))) != about:
         differs = next(k for k in about if known[k] != about[k])
         raise InputError(
             f"{task['journal']} holds a study whose {differs} differ: "
@@ -170,6 +173,13 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         )
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def _completed(known: dict[str, Any], about: dict[str, Any], cls: type) -> dict[str, Any]:
+    """What an older study says of itself, with what was not yet a choice then."""
+    later = {k: checks.before(cls, k) for k in about["held"]}
+    held = {"held": {**later, **known["held"]}}
+    return {**({"by": DEFAULT} if "by" in about else {}), **known, **held}
 
 
 def _work(
@@ -243,11 +253,14 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
     if "refit" in checks.known(type(method)):
         method = replace(method, refit=False)  # the second training would not be judged
     total, epochs = 0.0, []
+    said: dict[str, list[list[float]]] = {}
     for split in range(task["splits"]):
         train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
         watch = _Pruning(trial) if split == 0 else show.Silent()
         try:
-            model, found = judged(method, train, held_out, seed=split, progress=watch)
+            model, found = judged(
+                method, train, held_out, seed=split, progress=watch, by=task["by"]
+            )
         except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
             raise _optuna().TrialPruned from error
@@ -255,25 +268,35 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
             raise KeyboardInterrupt
         total += found
         epochs.append(model.facts.get("best_epoch"))
+        by_all = model.facts.get("criteria") or qualities(model.scores, train, held_out)
+        for name, value in by_all.items():
+            said.setdefault(name, []).append(value)
+    trial.set_user_attr("criteria", {k: np.mean(v, axis=0).tolist() for k, v in said.items()})
     if _has_epochs(method):
         trial.set_user_attr("best_epochs", epochs)
     return total / task["splits"]
 
 
 def judged(
-    method: Recommender, train: Clicks, held_out: Clicks, *, seed: int, progress: show.Progress
+    method: Recommender,
+    train: Clicks,
+    held_out: Clicks,
+    *,
+    seed: int,
+    progress: show.Progress,
+    by: str = DEFAULT,
 ) -> tuple[Model, float]:
     """Train a model and judge it by its held-out clicks.
 
     A method with epochs reports the quality by which it chose its epoch. Any other method trains
-    once without the held-out clicks, which then judge its ranking.
+    once without the held-out clicks, which then judge its ranking by the criterion `by`.
     """
     if _has_epochs(method):
         model = method.fit(train, held_out, seed=seed, progress=progress)
         return model, chosen_quality(model)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
     model = method.fit(train, nothing, seed=seed, progress=progress)
-    return model, criterion.held_out_quality(model.scores, train, held_out)
+    return model, float(quality_of_users(model.scores, train, held_out, criterion(by)).mean())
 
 
 def chosen_quality(model: Model) -> float:
@@ -310,7 +333,7 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     return {
         "study": name,
         **study.user_attrs["about"],
-        "criterion": _criterion(task["method"]),
+        "criterion": _criterion(task["method"], task["by"]),
         "best": {
             "trial": study.best_trial.number,
             "value": study.best_value,
@@ -324,6 +347,7 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
                 "value": trial.value,
                 "settings": trial.params,
                 "seconds": _seconds(trial),
+                **{k: v for k, v in trial.user_attrs.items() if k == "criteria"},
             }
             for trial in study.get_trials(deepcopy=False)
             if trial.state.is_finished()
@@ -331,14 +355,10 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def _criterion(method: Recommender) -> dict[str, Any]:
+def _criterion(method: Recommender, by: str) -> dict[str, Any]:
     """How the study reads held-out clicks as a quality."""
     if not _has_epochs(method):
-        return {
-            "snips_exponent": criterion.EXPONENT,
-            "snips_k": criterion.K,
-            "snips_candidates": criterion.CANDIDATES,
-        }
+        return criterion(by).settings()
     return {k: v for k, v in checks.values(method).items() if k.startswith("snips_")}
 
 
