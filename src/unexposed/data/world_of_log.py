@@ -31,10 +31,15 @@ LOWEST = Dials(exposed=0.2, relevance_rate=0.05, taste=0.5, personal=0.0)
 LARGEST = Dials(exposed=1.0, relevance_rate=0.4, taste=2.0, personal=0.5)
 
 
-def spread_dials(n: int, *, seed: int) -> list[Dials]:
-    """Dials of n worlds, spread evenly between `LOWEST` and `LARGEST` (a Latin hypercube)."""
+def spread_dials(n: int, *, seed: int, click_rate: float = 0.0) -> list[Dials]:
+    """Dials of n worlds, spread evenly between `LOWEST` and `LARGEST` (a Latin hypercube).
+
+    Relevance is at least three times as frequent as a click: else all would have to be seen.
+    """
     points = qmc.LatinHypercube(4, rng=np.random.default_rng(seed)).random(n)
     low, high = (np.array(list(vars(dials).values())) for dials in (LOWEST, LARGEST))
+    low[1] = min(max(low[1], 3 * click_rate), 0.8)
+    high[1] = max(high[1], min(1.5 * low[1], 0.9))
     low[1], high[1] = np.log(low[1]), np.log(high[1])  # rates by their logarithm
     values = low + points * (high - low)
     values[:, 1] = np.exp(values[:, 1])

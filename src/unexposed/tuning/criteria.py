@@ -134,6 +134,7 @@ def study(
     part = sample(clicks, seed=seed)
     if part is not clicks:
         say(f"the log is large: {part.n_users:,} users and {part.n_items:,} items stand for it")
+    density = len(part) / (part.n_users * part.n_items)
     methods = spread(len(part), models=models, epochs=epochs)
     runs: list[WorldRun] = []
     interrupted = False
@@ -143,7 +144,7 @@ def study(
         fitted = fit_clicks(part, seed=seed)
         real = _said(methods, *part.hold_out(fraction=HELD_OUT, seed=seed), count, seed=seed)[0]
         try:
-            for dials in spread_dials(worlds, seed=seed):
+            for dials in spread_dials(worlds, seed=seed, click_rate=density):
                 world = world_like(part, fitted, dials)
                 for split in range(splits):
                     runs.append(_run(world, dials, methods, real, count, split=split, seed=seed))
