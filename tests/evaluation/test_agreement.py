@@ -52,6 +52,16 @@ def test_estimates_that_are_equally_good_differ_by_no_more_than_chance():
     assert low <= found["other"].difference <= high
 
 
+def test_a_run_counts_by_its_weight_and_not_at_all_below_0():
+    one, other = (
+        Run(r.truth, r.said, w)
+        for r, w in zip(runs({"a": 1.0}, n_runs=2), (3.0, -2.0), strict=True)
+    )
+    found = agreements([one, other], default="a", seed=0)["a"]
+    assert found.spearman == pytest.approx(float(spearman(one.said["a"], one.truth)))
+    assert found.spearman_sd == pytest.approx(0)
+
+
 def test_identical_estimates_share_their_wins():
     same = [Run(run.truth, run.said | {"twin": run.said["one"]}) for run in runs({"one": 1.0})]
     found = agreements(same, default="one", seed=0)

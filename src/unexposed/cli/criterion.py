@@ -61,7 +61,7 @@ def criterion(
 
 
 def verdict(study: "Study") -> str:
-    """One sentence: the best criterion, how sure that is, and what to do."""
+    """A sentence on the best criterion, and one on what to do."""
     from unexposed.ranking.held_out import DEFAULT
     from unexposed.report.tables import number
 
@@ -70,13 +70,14 @@ def verdict(study: "Study") -> str:
         f"`{study.best}` ranks models best in {len(study.runs)} worlds like this log "
         f"(rank correlation {number(best.spearman)}; best in {best.wins:.0%} of resamples)"
     )
-    if study.best == DEFAULT:
-        return f"{found}; it is the default"
-    low, high = best.interval
-    gain = f"{number(best.difference)} above `{DEFAULT}` [{number(low)}, {number(high)}]"
-    if best.differs:
-        return f"{found}, {gain}, more than chance: choose with --criterion {study.best}"
-    return f"{found}, {gain}, which may be chance: either will do"
+    if study.advised == DEFAULT:
+        return f"{found}. None is above the default, `{DEFAULT}`, by more than chance: keep it"
+    advised = study.agreements[study.advised]
+    low, high = advised.interval
+    return (
+        f"{found}. `{study.advised}` is {number(advised.difference)} above the default, "
+        f"`{DEFAULT}`, [{number(low)}, {number(high)}]: choose with --criterion {study.advised}"
+    )
 
 
 def _table(study: "Study") -> "Table":
@@ -89,9 +90,9 @@ def _table(study: "Study") -> "Table":
     likeness = sum(run.likeness for run in study.runs) / len(study.runs)
     caption = (
         f"{len(study.runs)} worlds and splits, {len(study.labels)} models each; mean ± sd over "
-        "them; regret in DCG@3; wins and interval over resampled worlds and models; \n"
-        f"held-out clicks rank the models in the worlds as on the log with a correlation of "
-        f"{number(likeness)}"
+        "them by likeness; regret in DCG@3; wins and interval over resampled worlds and models; "
+        f"* more than chance\nlikeness: held-out clicks rank the models in a world as on the log "
+        f"with a mean correlation of {number(likeness)}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("criterion", no_wrap=True)

@@ -18,13 +18,14 @@ class Run:
 
     truth: Values  # (models,)
     said: Mapping[str, Values]  # estimate → (models,)
+    weight: float = 1.0  # how much the run counts
 
 
 @dataclass(frozen=True)
 class Agreement:
     """One estimate over all runs."""
 
-    spearman: float  # mean over runs
+    spearman: float  # mean over runs, by their weights; so are the figures below
     spearman_sd: float
     kendall: float
     regret: float  # truth of the best model − truth of the chosen one, mean over runs
@@ -52,9 +53,11 @@ def agreements(runs: list[Run], *, default: str, seed: int) -> dict[str, Agreeme
     Chance is seen by resampling both runs and models: a new log would come from another world,
     and a user would try other settings. With one run, models alone are resampled.
     """
+    weight = np.maximum([run.weight for run in runs], 0)
+    weight = weight / weight.sum() if weight.any() else np.full(len(runs), 1 / len(runs))
     truth = np.stack([run.truth for run in runs])  # (runs, models)
     said = {name: np.stack([run.said[name] for run in runs]) for name in runs[0].said}
-    resampled = _resampled(truth, said, seed=seed)  # (estimates, resamples)
+    resampled = _resampled(truth, said, weight, seed=seed)  # (estimates, resamples)
     best = resampled == resampled.max(axis=0)
     wins = (best / best.sum(axis=0)).mean(axis=1)  # equals share a win
     at = list(said).index(default)
@@ -62,14 +65,16 @@ def agreements(runs: list[Run], *, default: str, seed: int) -> dict[str, Agreeme
     for place, (name, values) in enumerate(said.items()):
         by_run = spearman(values, truth)
         chosen = np.take_along_axis(truth, values.argmax(axis=1)[:, None], axis=1)[:, 0]
+        mean = float(weight @ by_run)
+        kendall = [_kendall(*pair) for pair in zip(values, truth, strict=True)]
         low, high = np.quantile(resampled[place] - resampled[at], [0.025, 0.975])
         found[name] = Agreement(
-            spearman=float(by_run.mean()),
-            spearman_sd=float(by_run.std(ddof=1)) if len(runs) > 1 else 0.0,
-            kendall=float(np.mean([_kendall(*pair) for pair in zip(values, truth, strict=True)])),
-            regret=float((truth.max(axis=1) - chosen).mean()),
+            spearman=mean,
+            spearman_sd=float(np.sqrt(weight @ (by_run - mean) ** 2)),
+            kendall=float(weight @ kendall),
+            regret=float(weight @ (truth.max(axis=1) - chosen)),
             wins=float(wins[place]),
-            difference=float(by_run.mean() - spearman(said[default], truth).mean()),
+            difference=mean - float(weight @ spearman(said[default], truth)),
             interval=(float(low), float(high)),
         )
     return found
@@ -88,13 +93,14 @@ def dissent(rated: Mapping[str, Rated], chosen: str) -> dict[str, str]:
     return found
 
 
-def _resampled(truth: Values, said: Mapping[str, Values], *, seed: int) -> Values:
+def _resampled(truth: Values, said: Mapping[str, Values], weight: Values, *, seed: int) -> Values:
     """The mean correlation of each estimate in each resample."""
     rng = np.random.default_rng(seed)
     n_runs, n_models = truth.shape
     found = np.empty((len(said), RESAMPLES))
     for sample in range(RESAMPLES):
-        runs, models = (rng.integers(n, size=n) for n in (n_runs, n_models))
+        runs = rng.choice(n_runs, size=n_runs, p=weight)
+        models = rng.integers(n_models, size=n_models)
         here = np.ix_(runs, models)
         values = np.stack([every[here] for every in said.values()])
         found[:, sample] = spearman(values, truth[here]).mean(axis=1)
