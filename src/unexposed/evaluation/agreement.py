@@ -99,7 +99,7 @@ def _resampled(truth: Values, said: Mapping[str, Values], weight: Values, *, see
     n_runs, n_models = truth.shape
     found = np.empty((len(said), RESAMPLES))
     for sample in range(RESAMPLES):
-        runs = rng.choice(n_runs, size=n_runs, p=weight)
+        runs = rng.choice(np.arange(n_runs), size=n_runs, p=weight)
         models = rng.integers(n_models, size=n_models)
         here = np.ix_(runs, models)
         values = np.stack([every[here] for every in said.values()])
