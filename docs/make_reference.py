@@ -76,7 +76,8 @@ def _default(option: typer.core.TyperOption) -> str:
 
 def _python() -> Lines:
     yield from ("", "## In Python", "", "After `import unexposed as ux`.")
-    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}  # these have their own tables
+    # these have their own tables
+    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}
     for name in sorted(set(ux._HOME) - registries, key=str.lower):
         node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
         yield from ("", f"### ux.{name}", "")
