@@ -26,6 +26,7 @@ Written from the code by `docs/make_reference.py`, as part of `make docs`.
 - [Settings of the methods](#settings-of-the-methods)
 - [Protocols](#protocols)
 - [Metrics](#metrics)
+- [Criteria](#criteria)
 - [Data sets](#data-sets)
 """
 LONGEST_LINE = 88
@@ -34,7 +35,8 @@ Lines = Iterator[str]
 
 def reference() -> str:
     """The whole page."""
-    parts = (_command(), _python(), _settings(), _protocols(), _metrics(), _datasets())
+    tables = (_settings(), _protocols(), _metrics(), _criteria(), _datasets())
+    parts = (_command(), _python(), *tables)
     return HEAD + "\n".join(line for part in parts for line in part) + "\n"
 
 
@@ -74,7 +76,8 @@ def _default(option: typer.core.TyperOption) -> str:
 
 def _python() -> Lines:
     yield from ("", "## In Python", "", "After `import unexposed as ux`.")
-    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS"}  # these have their own tables
+    # these have their own tables
+    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}
     for name in sorted(set(ux._HOME) - registries, key=str.lower):
         node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
         yield from ("", f"### ux.{name}", "")
@@ -195,6 +198,14 @@ def _metrics() -> Lines:
     yield from ("| name | what |", "|---|---|")
     for name, metric in ux.METRICS.items():
         yield _row(f"`{name}`", _one_line(inspect.getdoc(metric)))
+
+
+def _criteria() -> Lines:
+    yield from ("", "## Criteria", "", "In `ux.CRITERIA`, and for `--criterion`.", "")
+    yield from ("| name | what | settings |", "|---|---|---|")
+    for name, by in ux.CRITERIA.items():
+        given = ", ".join(f"`{key}={value}`" for key, value in by.settings().items())
+        yield _row(f"`{name}`", by.about, given)
 
 
 def _datasets() -> Lines:

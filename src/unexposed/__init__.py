@@ -22,6 +22,7 @@ _HOME = {
     "METHODS": "methods",
     "make": "methods",
     "METRICS": "ranking.metrics",
+    "CRITERIA": "ranking.held_out",
     "read_log": "data.read",
     "read_judged": "data.read",
     "read_pairs": "data.read",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from unexposed.model.filters import Rules
     from unexposed.model.model import Model
     from unexposed.model.recommender import Recommender
+    from unexposed.ranking.held_out import CRITERIA
     from unexposed.ranking.metrics import METRICS
     from unexposed.training.given import Side
 

@@ -25,7 +25,7 @@ from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
-from unexposed.ranking.held_out import held_out_quality
+from unexposed.ranking.held_out import CRITERIA, DEFAULT, held_out_quality
 from unexposed.settings import setting
 from unexposed.tuning import search
 from unexposed.tuning.journal import cut_back
@@ -86,7 +86,7 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
     monkeypatch.setitem(METHODS, "power", Power)
     document = study(clicks, tmp_path, make("power"))
     usual = {name: getattr(make("mf"), f"snips_{name}") for name in ("exponent", "k", "candidates")}
-    assert document["criterion"] == {f"snips_{name}": value for name, value in usual.items()}
+    assert document["criterion"] == CRITERIA[DEFAULT].settings()
     train, held_out = clicks.hold_out(fraction=0.1, seed=0)
 
     def value(exponent):
@@ -250,6 +250,7 @@ FIRST, SAME_SUMS = all_but((0, 0), (1, 1)), all_but((0, 1), (1, 0))
         ({"clicks": log(SAME_SUMS)}, "clicks"),
         ({"clicks": log(FIRST, names="ac")}, "clicks"),
         ({"method": make("mf", **SMALL | {"epochs": 4})}, "held"),
+        ({"method": make("mf", **SMALL, snips_draw="wtd")}, "held"),
         ({"splits": 2}, "splits"),
     ],
 )
@@ -258,6 +259,25 @@ def test_a_study_of_something_else_is_refused_by_name(tmp_path, change, differs)
     study(log(FIRST), tmp_path, trials=1)
     with pytest.raises(InputError, match=f"holds a study whose {differs} differ"):
         study(**{"clicks": log(FIRST), "folder": tmp_path, "trials": 1} | change)
+
+
+def test_a_study_from_before_a_setting_existed_resumes(clicks, tmp_path, monkeypatch):
+    def older(cls):
+        return {k: f for k, f in known(cls).items() if k != "snips_draw"}
+
+    known = checks.known
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "known", older)
+        first = study(clicks, tmp_path, trials=1)
+    assert "snips_draw" not in first["held"]
+    assert len(study(clicks, tmp_path, trials=2)["trials"]) == 2
+
+
+def test_a_method_without_epochs_is_tuned_by_one_criterion_only(clicks, tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "power", Power)
+    study(clicks, tmp_path, make("power"), trials=1, by="wtd")
+    with pytest.raises(InputError, match="holds a study whose by differ"):
+        study(clicks, tmp_path, make("power"), trials=1)
 
 
 def test_a_method_without_a_search_space_and_judgements_are_refused(clicks, tmp_path):

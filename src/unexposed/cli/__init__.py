@@ -13,6 +13,7 @@ import typer
 from unexposed import memory, streams
 from unexposed.cli import (
     compare,
+    criterion,
     datasets,
     demo,
     doctor,
@@ -39,7 +40,8 @@ app = typer.Typer(
 )
 COMMANDS = (  # in the order of the help
     *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
-    *(update.update, evaluate.evaluate, compare.compare, tune.tune, run.run, report.report),
+    *(update.update, evaluate.evaluate, compare.compare, criterion.criterion),
+    *(tune.tune, run.run, report.report),
     *(simulate.simulate, export.export, doctor.doctor),
 )
 for command in COMMANDS:

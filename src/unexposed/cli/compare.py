@@ -26,6 +26,7 @@ def compare(
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
+    criterion: options.CriterionName = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -34,9 +35,10 @@ def compare(
     from unexposed.evaluation.compare import compare as run
     from unexposed.evaluation.compare import parse_methods
     from unexposed.evaluation.protocols import protocol as protocol_named
+    from unexposed.ranking.held_out import DEFAULT
 
     by = protocol_named(protocol)
-    made = parse_methods(methods, options.assignments(settings, engine))
+    made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
     if dataset is not None:
         if train or judged or columns.are_given():
             raise InputError("give --dataset, or --train and --judged with their columns, not both")
@@ -50,6 +52,8 @@ def compare(
         print_json(comparison.document())
     else:
         tables.console().print(tables.comparison_table(comparison))
+    if preferred := comparison.dissent(criterion or DEFAULT):
+        say(options.disagreement(preferred, train))
     if comparison.interrupted:
         sys.exit(130)
 

@@ -21,6 +21,7 @@ def fit(
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
+    criterion: options.CriterionName = None,
     seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was killed.")
@@ -40,7 +41,8 @@ def fit(
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
-    (recommender,) = parse_methods(method, options.assignments(settings, engine)).values()
+    assigned = options.assignments(settings, engine)
+    (recommender,) = parse_methods(method, assigned, criterion=criterion).values()
     check_place(out)
     checkpoint = place_beside(out)
     if is_kept(checkpoint) and not resume:

@@ -22,6 +22,9 @@ Settings = Annotated[
 EngineName = Annotated[
     str | None, typer.Option("--engine", help="Force reference, cpu or cuda. (default: auto)")
 ]
+CriterionName = Annotated[
+    str | None, typer.Option(help="How held-out clicks choose. (default: uniform)")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 SpreadsheetSafe = Annotated[
     bool,
@@ -88,3 +91,10 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
 def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
     """Settings from `--set` and `--engine`, as name=value."""
     return [*(settings or []), *([f"engine={engine}"] if engine else [])]
+
+
+def disagreement(preferred: dict[str, str], log: Path | None) -> str:
+    """Say which criteria prefer something else, and what tells which of them to trust."""
+    said = ", ".join(f"`{criterion}` prefers {choice}" for criterion, choice in preferred.items())
+    what = log or "LOG"
+    return f"criteria disagree: {said}; `unexposed criterion {what}` says which to trust"

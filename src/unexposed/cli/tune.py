@@ -44,13 +44,16 @@ def tune(
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
+    criterion: options.CriterionName = None,
     data_dir: options.DataDir = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
     """Choose the settings of methods on held-out clicks; a stopped study resumes."""
+    from unexposed.tuning.dissent import dissent
+
     if file is not None:
-        others = (methods, out, dataset, train, start_from, settings)
+        others = (methods, out, dataset, train, start_from, settings, criterion)
         if columns.are_given() or any(other is not None for other in others):
             raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
         labels = None if only is None else [arm.strip() for arm in only.split(",")]
@@ -61,17 +64,19 @@ def tune(
             raise InputError("give --methods NAMES and --out FOLDER, or an experiment file")
         if cell is not None or only is not None:
             raise InputError("--cell and --only choose studies of an experiment file: give one")
-        clicks = _clicks(dataset, train, columns, data_dir)
+        clicks = clicks_alone(dataset, train, columns, data_dir)
         source = dataset or str(train and train.stem)
         assigned = options.assignments(settings, engine)
         given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
-        made = _tune(clicks, source, methods, assigned, out, start_from, **given)
+        made = _tune(clicks, source, methods, assigned, out, start_from, criterion, **given)
     documents = []
     for label, document in made:
         documents.append(document)
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+        if preferred := dissent(document):
+            say(f"{label}: {options.disagreement(preferred, train)}")
     if as_json:
         print_json(documents)
 
@@ -83,13 +88,15 @@ def _tune(
     assigned: list[str],
     out: Path,
     start_from: Path | None,
+    criterion: str | None,
     **given: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Tune methods on a log, one after the other."""
     from unexposed.evaluation.compare import parse_methods
+    from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
 
-    for label, method in parse_methods(methods, assigned).items():
+    for label, method in parse_methods(methods, assigned, criterion=criterion).items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
         document = search.tune(
             clicks,
@@ -98,6 +105,7 @@ def _tune(
             name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
             fixed=tuple(name.split(".")[-1] for name in fixed),
             start=None if start_from is None else search.best_settings(start_from),
+            by=criterion or DEFAULT,
             say=say,
             **given,
         )
@@ -149,7 +157,7 @@ def _make(
         raise InputError(f"{len(failed)} of {len(plans)} studies failed; {failed[0]}")
 
 
-def _clicks(
+def clicks_alone(
     dataset: str | None, train: Path | None, columns: options.Columns, data_dir: Path | None
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""

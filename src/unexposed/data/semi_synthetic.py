@@ -46,7 +46,7 @@ def converged(
     rng = np.random.default_rng(seed)
     start = [normal(rng, (n, dim), deviation=0.1) for n in 2 * shape]
     completed = _complete(rated, *start[:2], ridge=ridge)
-    sees = _fit_exposure(rated, *start[2:], ridge=ridge)
+    sees = fit_exposure(rated, *start[2:], ridge=ridge)
     return _world(ratings, sees, completed, power=power, epsilon=epsilon)
 
 
@@ -176,7 +176,7 @@ def _complete(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
     return found._replace(user_bias=found.user_bias + mean)
 
 
-def _fit_exposure(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
+def fit_exposure(rated: sp.csr_array, *vectors: Floats, ridge: float) -> Factors:
     """The log-odds that a pair was rated: logistic loss over all pairs."""
 
     def errors(guess: Factors) -> Iterator[tuple[slice, Floats]]:

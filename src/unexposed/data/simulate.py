@@ -170,7 +170,7 @@ def world(
         if not 0 <= dial <= 1:
             raise InputError(f"{name} must lie in [0, 1], got {dial}")
     rng = np.random.default_rng(seed)
-    likes = _centred(
+    likes = centred(
         Factors(
             normal(rng, (n_users, dim), deviation=1.0),
             normal(rng, (n_items, dim), deviation=1.5 / dim**0.5),
@@ -182,7 +182,7 @@ def world(
     )
     rank = 1 + rng.permutation(n_items)
     activity = normal(rng, (n_users,), deviation=0.5)
-    sees = _centred(
+    sees = centred(
         Factors(
             likes.user_vectors,
             np.float32(relevance_bias) * likes.item_vectors,
@@ -207,7 +207,7 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], *, deviation: float
     return rng.normal(scale=deviation, size=shape).astype(np.float32)
 
 
-def _centred(factors: Factors, *, rate: float, name: str) -> Factors:
+def centred(factors: Factors, *, rate: float, name: str) -> Factors:
     """The factors with a constant added that makes the mean of σ(score) this rate."""
     if not 0 < rate < 1:
         raise InputError(f"{name} must lie between 0 and 1, got {rate}")

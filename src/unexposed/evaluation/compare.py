@@ -13,10 +13,12 @@ from unexposed import settings as checks
 from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
+from unexposed.evaluation.agreement import Rated, dissent
 from unexposed.evaluation.protocols import Protocol, evaluate
 from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.ranking.held_out import criterion as criterion_named
 from unexposed.training.given import Side
 
 Splits = Callable[[int], Split]  # seed → split
@@ -30,6 +32,7 @@ class Result:
     method: Recommender
     values: dict[str, NDArray[np.float64]]
     seconds: float  # of training, over all seeds
+    criteria: Rated | None = None  # held-out quality by each criterion, mean over seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,13 @@ class Comparison:
         values = {r.label: r.values[metric] for r in self.results}
         return statistics.against_best(values, seed=0)
 
+    def dissent(self, criterion: str) -> dict[str, str]:
+        """The method that each other criterion prefers to this one's, of methods with epochs."""
+        rated = {r.label: r.criteria for r in self.results if r.criteria}
+        if not rated:
+            return {}
+        return dissent(rated, max(rated, key=lambda label: rated[label][criterion][0]))
+
     def document(self) -> dict[str, Any]:
         """Turn the comparison into plain data, for JSON."""
         against = {metric: self.against_best(metric) for metric in self.protocol.metrics}
@@ -63,6 +73,7 @@ class Comparison:
                         for metric, values in r.values.items()
                     },
                     "seconds": r.seconds,
+                    **({"criteria": r.criteria} if r.criteria else {}),
                 }
                 for r in self.results
             ],
@@ -120,10 +131,13 @@ def _run(
     rows: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in by.metrics}
     total = 0.0
     users: NDArray[np.int32] | None = None
+    said: dict[str, list[list[float]]] = {}
     for seed, split in enumerate(splits):
         labelled = Labelled(told, f"{label}, seed {seed}")
         model, seconds = train(recommender, split, seed=seed, progress=labelled)
         total += seconds
+        for name, value in model.facts.get("criteria", {}).items():
+            said.setdefault(name, []).append(value)
         evaluation = evaluate(model, split.judged, by)
         if users is not None and not np.array_equal(users, evaluation.users):
             raise InputError("every seed's split must evaluate the same users")
@@ -132,7 +146,8 @@ def _run(
             rows[metric].append(values)
     assert users is not None
     by_metric = {metric: np.stack(by_seed) for metric, by_seed in rows.items()}
-    return Result(label, recommender, by_metric, total), len(users)
+    criteria = {name: np.mean(values, axis=0).tolist() for name, values in said.items()}
+    return Result(label, recommender, by_metric, total, criteria or None), len(users)
 
 
 def train(
@@ -177,12 +192,16 @@ def split_clicks(clicks: Clicks, judged: Judgements, by: Protocol) -> Splits:
     return split
 
 
-def parse_methods(names: str, assignments: Sequence[str]) -> dict[str, Recommender]:
+def parse_methods(
+    names: str, assignments: Sequence[str], *, criterion: str | None = None
+) -> dict[str, Recommender]:
     """Make methods from the text of a command line, each with the settings it has.
 
     A method is a name, or a name with settings: `ubo:strategy=joint:dim=20`. An assignment is
-    `dim=64` for every method that has the setting, or `ubo.dim=64` for one.
+    `dim=64` for every method that has the setting, or `ubo.dim=64` for one. A criterion gives
+    the settings `snips_…` that are not assigned.
     """
+    shared = {} if criterion is None else criterion_named(criterion).settings()
     labels = [name.strip() for name in names.split(",") if name.strip()]
     if not labels:
         raise InputError("no method given; name some, for example --methods popularity,mf,bpr")
@@ -197,7 +216,12 @@ def parse_methods(names: str, assignments: Sequence[str]) -> dict[str, Recommend
         if "." in key:
             target, key = key.split(".", 1)
         _assign(own, target, key, value)
-    return {label: make(label.split(":")[0], **given) for label, given in own.items()}
+    made = {}
+    for label, given in own.items():
+        name = label.split(":")[0]
+        usual = {key: value for key, value in shared.items() if key in checks.known(method(name))}
+        made[label] = make(name, **usual | given)
+    return made
 
 
 def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value: str) -> None:

@@ -42,6 +42,10 @@ def list_of(rule: Rule) -> Rule:
     return lambda value: isinstance(value, list) and all(map(rule, value))
 
 
+def table_of(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, dict) and all(map(rule, value.values()))
+
+
 COURSE: dict[str, Rule] = {  # the fields of `checkpoint.Course`
     "losses": list_of(is_number),
     "values": list_of(is_number),
@@ -62,6 +66,7 @@ TRAINED: dict[str, Rule] = {  # the facts that every training reports
 FACTS: dict[str, Rule] = TRAINED | {
     "seed": lambda value: type(value) is int,
     "engine": is_text,
+    "criteria": table_of(list_of(is_number)),  # of the chosen epoch: value, standard error
     "resumed_at": list_of(is_epochs),
     "refitted_on": is_count,
     "side": list_of(is_text),

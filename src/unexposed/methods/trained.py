@@ -10,7 +10,14 @@ from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.ranking.held_out import CANDIDATES, EXPONENT, K, held_out_quality
+from unexposed.ranking.held_out import (
+    CANDIDATES,
+    EXPONENT,
+    Draw,
+    K,
+    held_out_quality,
+    qualities,
+)
 from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Checkpoint
@@ -32,6 +39,12 @@ class TrainedMethod(Recommender):
     )
     snips_candidates: int = setting(
         CANDIDATES, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
+    )
+    snips_candidates_exponent: float = setting(
+        0.0, "those items are drawn in proportion to clicks^exponent; 0: uniformly", low=0
+    )
+    snips_draw: Draw = setting(
+        "all", "which held-out clicks count; wtd: half, drawn as if exposure had been uniform"
     )
     snips_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
     refit: bool = setting(
@@ -56,6 +69,8 @@ class TrainedMethod(Recommender):
                 exponent=self.snips_exponent,
                 k=self.snips_k or None,
                 candidates=self.snips_candidates,
+                candidates_exponent=self.snips_candidates_exponent,
+                draw=self.snips_draw,
             )
 
         chooses = quality if len(held_out) else None
@@ -96,6 +111,8 @@ class TrainedMethod(Recommender):
             return parameters, facts | trainee.facts
 
         parameters, facts = trained(self.loop(clicks, held_out), clicks, checkpoint)
+        if len(held_out) and facts["ended"] != training.INTERRUPTED:
+            facts = self._judged_by_all(parameters, facts, clicks, held_out)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
         every, epochs = clicks.union(held_out), facts["best_epoch"]
@@ -104,6 +121,16 @@ class TrainedMethod(Recommender):
         return training.refitted(
             parameters, facts, lambda: trained(loop, every, second), n_clicks=len(every)
         )
+
+    def _judged_by_all(
+        self, parameters: Parameters, facts: dict[str, Any], clicks: Clicks, held_out: Clicks
+    ) -> dict[str, Any]:
+        """The facts with the quality of the chosen epoch by every criterion."""
+        try:
+            by_all = qualities(lambda u: self.scores(parameters, u, clicks), clicks, held_out)
+        except KeyboardInterrupt:
+            return facts | {"ended": training.INTERRUPTED}
+        return facts | {"criteria": by_all}
 
 
 def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Generator) -> Parameters:

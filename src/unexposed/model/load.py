@@ -91,7 +91,7 @@ def describe(folder: Path, make: Make) -> dict[str, Any]:
         "written_by": about["written_by"],
         "method": about["method"],
         "settings": about["settings"],
-        "facts": {k: v for k, v in model.facts.items() if not isinstance(v, list)},
+        "facts": {k: v for k, v in model.facts.items() if not isinstance(v, list | dict)},
         "users": model.clicks.n_users,
         "items": model.clicks.n_items,
         "clicks": len(model.clicks),

@@ -1,14 +1,64 @@
 """Quality of a ranking on held-out clicks, which chooses epochs and settings."""
 
+from dataclasses import dataclass
+from typing import Any, Literal
+
 import numpy as np
+from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Judgements
+from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
-from unexposed.ranking.blocks import Scores
+from unexposed.ranking.blocks import Scores, pair_hash
 from unexposed.ranking.rank import rank_catalogue
+
+Draw = Literal["all", "wtd"]
 
 # what suits a judged set of ten random items
 EXPONENT, K, CANDIDATES = 1.5, 3, 10
+DRAWN = 0.5  # share of the held-out clicks that a weighted draw keeps
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """How held-out clicks are read as a quality; each field is a method's setting `snips_…`."""
+
+    about: str
+    exponent: float = EXPONENT
+    k: int = K  # 0: the whole ranking
+    candidates: int = CANDIDATES  # 0: all unclicked items
+    candidates_exponent: float = 0.0
+    draw: Draw = "all"
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a trained method that make it choose by this criterion."""
+        return {f"snips_{n}": value for n, value in vars(self).items() if n != "about"}
+
+
+DEFAULT = "uniform"
+CRITERIA: dict[str, Criterion] = {
+    DEFAULT: Criterion("SNIPS among ten uniform candidates"),
+    "popular": Criterion(
+        "SNIPS among ten candidates drawn by popularity^¼", candidates_exponent=0.25
+    ),
+    "popular_half": Criterion(
+        "SNIPS among ten candidates drawn by popularity^½", candidates_exponent=0.5
+    ),
+    "plain": Criterion("every click alike, among ten uniform candidates", exponent=-1.0),
+    "wtd": Criterion(
+        "half of the clicks, drawn as if exposure had been uniform, among ten uniform candidates",
+        exponent=-1.0,
+        draw="wtd",
+    ),
+    "catalogue": Criterion("SNIPS in the whole catalogue, DCG@20", k=20, candidates=0),
+}
+
+
+def criterion(name: str) -> Criterion:
+    """Look up a criterion by name."""
+    if name not in CRITERIA:
+        raise InputError(f"no criterion {name!r}; {did_you_mean(name, CRITERIA)}")
+    return CRITERIA[name]
 
 
 def held_out_quality(
@@ -19,12 +69,24 @@ def held_out_quality(
     exponent: float = EXPONENT,
     k: int | None = K,
     candidates: int = CANDIDATES,
+    candidates_exponent: float = 0.0,
+    draw: Draw = "all",
 ) -> float:
     """Estimate DCG@k by SNIPS on held-out clicks, among all items not clicked in training.
 
     With `candidates`, the expected value when each held-out item is ranked among so many items
-    drawn at random.
+    drawn at random, each in proportion to its clicks^`candidates_exponent`.
     """
+    by = Criterion("", exponent, k or 0, candidates, candidates_exponent, draw)
+    return float(quality_of_users(scores, clicks, held_out, by).mean())
+
+
+def quality_of_users(
+    scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
+) -> metrics.PerUser:
+    """The estimate of `held_out_quality` for each user with a held-out click that counts."""
+    if by.draw == "wtd":
+        held_out = held_out.pick(as_if_uniform(clicks, held_out))
     wanted = Judgements(
         held_out.users,
         held_out.items,
@@ -32,7 +94,46 @@ def held_out_quality(
         held_out.user_ids,
         held_out.item_ids,
     )
-    ranking = rank_catalogue(scores, wanted, clicks, exponent=exponent)
-    if candidates:
-        return float(metrics.snips_dcg_of_few(ranking, k, candidates=candidates).mean())
-    return float(metrics.snips_dcg(ranking, k).mean())
+    mass = None
+    if by.candidates and by.candidates_exponent:
+        mass = candidate_mass(clicks.item_counts, exponent=by.candidates_exponent)
+    ranking = rank_catalogue(scores, wanted, clicks, exponent=by.exponent, mass=mass)
+    if by.candidates:
+        return metrics.snips_dcg_of_few(ranking, by.k or None, candidates=by.candidates)
+    return metrics.snips_dcg(ranking, by.k or None)
+
+
+def qualities(scores: Scores, clicks: Clicks, held_out: Clicks) -> dict[str, list[float]]:
+    """The held-out quality by each criterion, and its standard error over users."""
+    found = {}
+    for name, by in CRITERIA.items():
+        values = quality_of_users(scores, clicks, held_out, by)
+        found[name] = [float(values.mean()), float(values.std() / np.sqrt(len(values)))]
+    return found
+
+
+def candidate_mass(item_counts: NDArray[Any], *, exponent: float) -> NDArray[np.int64]:
+    """How often each item is drawn as a candidate: clicks^exponent, as whole numbers.
+
+    Sums of whole numbers are exact in any order. An item without clicks counts as if it had one.
+    """
+    counts = np.maximum(item_counts, 1)
+    return np.rint((counts / counts.max(initial=1)) ** exponent * 2.0**31).astype(np.int64)
+
+
+def as_if_uniform(clicks: Clicks, held_out: Clicks) -> NDArray[np.bool_]:
+    """A draw of half of the held-out clicks that looks as if exposure had been uniform.
+
+    Carraro and Bridge (SAC 2020), WTD_H: a click is drawn, without replacement, with a weight of
+    1 / (popularity of its item · activity of its user), so that items and users come near to
+    equal shares. They count both in the held-out set. We count them in the whole log: in a
+    tenth of a small log nearly every count is 1, and the weights would say nothing.
+    """
+    items = (clicks.item_counts + held_out.item_counts)[held_out.items]
+    users = (clicks.user_counts + held_out.user_counts)[held_out.users]
+    lot = pair_hash(held_out.users, held_out.items, salt=0xD1CE).astype(np.float64) / 2.0**64
+    # the largest lot^(1/weight) win (Efraimidis and Spirakis 2006): the smallest −log(lot)/weight
+    late = -np.log(np.maximum(lot, 2.0**-64)) * items * users
+    drawn = np.zeros(len(held_out), dtype=bool)
+    drawn[np.argsort(late, kind="stable")[: int(np.ceil(len(held_out) * DRAWN))]] = True
+    return drawn

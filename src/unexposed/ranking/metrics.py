@@ -37,6 +37,7 @@ class Ranking:
     items: NDArray[np.int32]  # (n_relevant): the items themselves
     n_candidates: NDArray[np.int64]  # (n_users): how many items were ranked for the user
     weights: NDArray[np.float64]  # (n_relevant): 1, or inverse propensities
+    above: NDArray[np.float64] | None = None  # (n_relevant): share of other candidates' mass above
 
     def __post_init__(self) -> None:
         if len(self.start) != self.n_users + 1:
@@ -57,6 +58,8 @@ class Ranking:
             raise InputError("a rank is greater than the user's number of candidates")
         if not (np.isfinite(self.weights) & (self.weights > 0)).all():
             raise InputError("the weights of a ranking must be positive and finite")
+        if self.above is not None and self.above.shape != self.ranks.shape:
+            raise InputError("a ranking needs a share above for each relevant item, or for none")
 
     @staticmethod
     def from_pairs(
@@ -66,6 +69,7 @@ class Ranking:
         *,
         n_candidates: ArrayLike,
         weights: ArrayLike | None = None,
+        above: ArrayLike | None = None,
     ) -> "Ranking":
         """Build a ranking from the user, rank and item of each relevant item, in any order."""
         users, ranks = np.asarray(users, dtype=np.int64), np.asarray(ranks, dtype=np.int64)
@@ -82,6 +86,7 @@ class Ranking:
             np.asarray(items, dtype=np.int32)[order],
             n_candidates,
             np.asarray(weights, dtype=np.float64)[order],
+            None if above is None else np.asarray(above, dtype=np.float64)[order],
         )
 
     @property
@@ -284,9 +289,12 @@ def snips_dcg_of_few(ranking: Ranking, k: int | None, *, candidates: int) -> Per
     to be above most items, not above the very best. With a the share of the other items that stand
     above this one, and n = candidates − 1 others drawn with replacement, j of them stand above it
     with the chance C(n, j) a^j (1 − a)^(n − j), and its gain is then 1 / log2(j + 2) for j < k.
+    Where the ranking has masses, others are drawn in proportion to them: a is a share of mass.
     """
     others = candidates - 1
-    above = (ranking.ranks - 1) / np.maximum(ranking.n_candidates[ranking.users] - 1, 1)
+    above = ranking.above
+    if above is None:
+        above = (ranking.ranks - 1) / np.maximum(ranking.n_candidates[ranking.users] - 1, 1)
     gain = np.zeros(len(above))
     for j in range(min(candidates, k or candidates)):
         gain += math.comb(others, j) * above**j * (1 - above) ** (others - j) / math.log2(j + 2)
@@ -367,6 +375,7 @@ def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
         ranking.items[keep],
         ranking.n_candidates,
         ranking.weights[keep],
+        None if ranking.above is None else ranking.above[keep],
     )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices, Judgements
+from unexposed.data.clicks import Clicks, Judgements
 from unexposed.errors import InputError
 from unexposed.ranking import metrics, top
-from unexposed.ranking.blocks import Block, Scores, blocks, tie_break
+from unexposed.ranking.blocks import Scores, blocks, tie_break
 from unexposed.ranking.metrics import Ranking
 
 
@@ -31,33 +31,41 @@ def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
 
 
 def rank_catalogue(
-    scores: Scores, wanted: Judgements, clicks: Clicks, *, exponent: float = -1.0
+    scores: Scores,
+    wanted: Judgements,
+    clicks: Clicks,
+    *,
+    exponent: float = -1.0,
+    mass: NDArray[np.int64] | None = None,
 ) -> Ranking:
-    """Rank the wanted pairs among all items their users have not clicked."""
+    """Rank the wanted pairs among all items their users have not clicked.
+
+    With a mass for each item, find also which share of the other candidates' mass stands above.
+    """
     clicks = clicks.checked()  # compiled loops read them
     if clicks.contain(wanted.users, wanted.items).any():
         raise InputError("a wanted pair was clicked, so it is not a candidate to rank")
     users, row = np.unique(wanted.users, return_inverse=True)
     rank = np.empty(len(wanted), dtype=np.int64)
+    share = None if mass is None else np.empty(len(wanted))
     for part, block in blocks(scores, users, clicks):
         here = slice(*np.searchsorted(row, (part.start, part.stop)))  # row is sorted
-        rank[here] = _ranks(block, row[here] - part.start, wanted.items[here], users[part], clicks)
+        rows = row[here] - part.start
+        _refuse_nan(block)
+        block = np.require(block, requirements=["C", "W"])  # the only layout compiled
+        given = block, rows, wanted.items[here], users[part], clicks.user_start, clicks.items
+        rank[here] = top.ranks(*given)
+        if share is not None:
+            above, others = top.masses_above(*given, mass).T
+            share[here] = above / np.maximum(others, 1)
     return Ranking.from_pairs(
         row,
         rank,
         wanted.items,
         n_candidates=clicks.n_items - clicks.user_counts[users],
         weights=1 / metrics.propensity(clicks.item_counts, exponent=exponent)[wanted.items],
+        above=share,
     )
-
-
-def _ranks(
-    block: Block, rows: NDArray[Any], items: Indices, users: Indices, clicks: Clicks
-) -> NDArray[np.int64]:
-    """Rank each wanted item in its row: 1 + the better items + the tied ones before it."""
-    _refuse_nan(block)
-    block = np.require(block, requirements=["C", "W"])  # the only layout compiled
-    return top.ranks(block, rows, items, users, clicks.user_start, clicks.items)
 
 
 def _refuse_nan(scores: NDArray[Any]) -> None:

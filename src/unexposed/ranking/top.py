@@ -50,6 +50,44 @@ def ranks(
     return found
 
 
+@compiled
+def masses_above(
+    block: Array,
+    rows: Array,
+    items: Array,
+    users: Array,
+    user_start: Array,
+    clicked: Array,
+    mass: Array,
+) -> Array:
+    """Sum the mass of the items before each wanted item, and of all others: (wanted, 2).
+
+    Clicked items and the wanted item itself do not count. Masses are whole numbers: their sums
+    are exact, and the loop over all items is vectorised.
+    """
+    found = np.empty((len(rows), 2), dtype=np.int64)
+    total = mass.sum()
+    for n in range(len(rows)):
+        row, item, user = block[rows[n]], items[n], users[rows[n]]
+        score = row[item]
+        above = equal = others = 0
+        for rival in range(len(row)):
+            above += mass[rival] * (row[rival] > score)
+            equal += row[rival] == score
+        if equal > 1:
+            for rival in range(len(row)):
+                if row[rival] == score and follows(item, score, rival, score, user):
+                    above += mass[rival]
+        others = total - mass[item]
+        for click in range(user_start[user], user_start[user + 1]):
+            rival = clicked[click]
+            others -= mass[rival]
+            if follows(item, score, rival, row[rival], user):
+                above -= mass[rival]
+        found[n, 0], found[n, 1] = above, others
+    return found
+
+
 def best(block: Array, users: Array, k: int, *, threads: int | None = None) -> tuple[Array, Array]:
     """Find the k best columns of each row, best first, and their scores.
 

@@ -18,7 +18,7 @@ from unexposed.extras import optional
 from unexposed.files.whole import write_whole
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
-from unexposed.ranking import held_out as criterion
+from unexposed.ranking.held_out import DEFAULT, criterion, qualities, quality_of_users
 from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
 from unexposed.training.given import Side
 from unexposed.tuning.journal import Lock, cut_back
@@ -55,11 +55,13 @@ def tune(
     seed: int = 0,
     start: Mapping[str, Any] | None = None,
     side: Side | None = None,
+    by: str = DEFAULT,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
+    `by` is the criterion of a method without epochs; one with epochs has it among its settings.
     The first trial takes the settings of `method`, the second those in `start`. Every trial is
     trained with `side`.
     Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
@@ -87,6 +89,7 @@ def tune(
         "held_out": held_out,
         "seed": seed,
         "side": side or Side(),
+        "by": by,
     }
     written = folder / f"{name}.json"
     done = None if journal.exists() else _finished(written, _about(task, clicks), trials)
@@ -171,7 +174,7 @@ def _about(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
         "searched": {k: list(v) for k, v in task["searched"].items()},
         "splits": task["splits"],
         "clicks": log_fingerprint(clicks),
-    }
+    } | ({} if _has_epochs(task["method"]) else {"by": task["by"]})
     if task["side"].given():
         about["given"] = side_fingerprint(task["side"])
     found: dict[str, Any] = json.loads(json.dumps(about))
@@ -189,7 +192,7 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         study.enqueue_trial(start)
         if given:
             study.enqueue_trial(start | {k: v for k, v in given.items() if k in start})
-    elif known != about:
+    elif (known := _completed(known, about, type(method))) != about:
         differs = next(k for k in {**known, **about} if known.get(k) != about.get(k))
         raise InputError(
             f"{task['journal']} holds a study whose {differs} differ: "
@@ -197,6 +200,13 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         )
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def _completed(known: dict[str, Any], about: dict[str, Any], cls: type) -> dict[str, Any]:
+    """What an older study says of itself, with what was not yet a choice then."""
+    later = {k: checks.before(cls, k) for k in about["held"]}
+    held = {"held": {**later, **known["held"]}}
+    return {**({"by": DEFAULT} if "by" in about else {}), **known, **held}
 
 
 def _work(
@@ -270,12 +280,19 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
     if "refit" in checks.known(type(method)):
         method = replace(method, refit=False)  # the second training would not be judged
     total, epochs = 0.0, []
+    said: dict[str, list[list[float]]] = {}
     for split in range(task["splits"]):
         train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
         watch = _Pruning(trial) if split == 0 else show.Silent()
         try:
             model, found = judged(
-                method, train, held_out, seed=split, progress=watch, side=task["side"]
+                method,
+                train,
+                held_out,
+                seed=split,
+                progress=watch,
+                side=task["side"],
+                by=task["by"],
             )
         except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
@@ -284,6 +301,10 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
             raise KeyboardInterrupt
         total += found
         epochs.append(model.facts.get("best_epoch"))
+        by_all = model.facts.get("criteria") or qualities(model.scores, train, held_out)
+        for name, value in by_all.items():
+            said.setdefault(name, []).append(value)
+    trial.set_user_attr("criteria", {k: np.mean(v, axis=0).tolist() for k, v in said.items()})
     if _has_epochs(method):
         trial.set_user_attr("best_epochs", epochs)
     return total / task["splits"]
@@ -297,18 +318,19 @@ def judged(
     seed: int,
     progress: show.Progress,
     side: Side | None = None,
+    by: str = DEFAULT,
 ) -> tuple[Model, float]:
     """Train a model and judge it by its held-out clicks.
 
     A method with epochs reports the quality by which it chose its epoch. Any other method trains
-    once without the held-out clicks, which then judge its ranking.
+    once without the held-out clicks, which then judge its ranking by the criterion `by`.
     """
     if _has_epochs(method):
         model = method.fit(train, held_out, seed=seed, side=side, progress=progress)
         return model, chosen_quality(model)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
     model = method.fit(train, nothing, seed=seed, side=side, progress=progress)
-    return model, criterion.held_out_quality(model.scores, train, held_out)
+    return model, float(quality_of_users(model.scores, train, held_out, criterion(by)).mean())
 
 
 def chosen_quality(model: Model) -> float:
@@ -345,7 +367,7 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     return {
         "study": name,
         **study.user_attrs["about"],
-        "criterion": _criterion(task["method"]),
+        "criterion": _criterion(task["method"], task["by"]),
         "best": {
             "trial": study.best_trial.number,
             "value": study.best_value,
@@ -359,6 +381,7 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
                 "value": trial.value,
                 "settings": trial.params,
                 "seconds": _seconds(trial),
+                **{k: v for k, v in trial.user_attrs.items() if k == "criteria"},
             }
             for trial in study.get_trials(deepcopy=False)
             if trial.state.is_finished()
@@ -366,14 +389,10 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def _criterion(method: Recommender) -> dict[str, Any]:
+def _criterion(method: Recommender, by: str) -> dict[str, Any]:
     """How the study reads held-out clicks as a quality."""
     if not _has_epochs(method):
-        return {
-            "snips_exponent": criterion.EXPONENT,
-            "snips_k": criterion.K,
-            "snips_candidates": criterion.CANDIDATES,
-        }
+        return criterion(by).settings()
     return {k: v for k, v in checks.values(method).items() if k.startswith("snips_")}
 
 

@@ -1,0 +1,104 @@
+"""`unexposed criterion`, and the shorthand `--criterion` of other commands."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unexposed.data import datasets
+from unexposed.data.datasets import RatingData
+from unexposed.data.simulate import world
+from unexposed.data.write import click_table, write_table
+from unexposed.evaluation import agreement
+from unexposed.evaluation import compare as comparing
+from unexposed.methods import load
+
+QUICK = "--worlds 2 --models 3 --epochs 2"
+
+
+@pytest.fixture
+def log(here, monkeypatch):
+    monkeypatch.setattr(agreement, "RESAMPLES", 50)
+    write_table(click_table(world(120, 30, seed=0).clicks(seed=0)), Path("shop.csv"))
+
+
+def test_criterion_prints_a_table_and_a_verdict(log, done):
+    out, err = done(f"criterion shop.csv {QUICK}")
+    assert "Spearman" in out
+    assert "ranks models best in 2 worlds" in out
+    assert "user = user, item = item" in err
+
+
+def test_criterion_prints_exactly_one_json_document(log, done):
+    document = json.loads(done(f"criterion shop.csv {QUICK} --json")[0])
+    assert document["best"] in document["criteria"]
+    assert len(document["models"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "give either a LOG or --dataset NAME"),
+        ("shop.csv --dataset coat", "give either a LOG or --dataset NAME"),
+        ("--dataset coat --user u", "give --dataset, or a LOG with its columns"),
+        ("shop.csv --models 99", "models must be between 3 and 24, got 99"),
+    ],
+)
+def test_what_criterion_cannot_do_is_one_sentence(log, run, words, message):
+    code, _, err = run(f"criterion {words}")
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.data
+def test_criterion_says_the_same_whatever_the_judgements_say(log, done, data_dir, monkeypatch):
+    whole = datasets.load("coat", data_dir=data_dir)
+    turned = replace(whole.random, values=6 - whole.random.values)
+
+    def said(random):
+        data = RatingData(whole.logged, random=random)
+        monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
+        return done(f"criterion --dataset coat {QUICK} --json")[0]
+
+    assert said(whole.random) == said(turned) == said(None)
+
+
+def test_a_criterion_sets_what_chooses_the_epoch_unless_it_is_assigned(log, done, run):
+    done("fit shop.csv --out model --criterion wtd --set epochs=1 --set snips_k=5")
+    method = load("model").method
+    assert (method.snips_draw, method.snips_exponent, method.snips_k) == ("wtd", -1, 5)
+    code, _, err = run("fit shop.csv --out model --criterion wdt")
+    assert code == 2
+    assert "no criterion 'wdt'; did you mean 'wtd'" in err
+
+
+def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, done, monkeypatch):
+    words = "tune --train shop.csv --methods ease,mf --trials 2 --set epochs=2 --out studies --json"
+    out, _ = done(f"{words} --criterion popular")
+    for document in json.loads(out):
+        assert document["criterion"]["snips_candidates_exponent"] == 0.25
+        for trial in document["trials"]:
+            assert set(trial["criteria"]) >= {"uniform", "popular", "wtd"}
+    ease = json.loads(out)[0]
+    for trial in ease["trials"]:  # has no epochs: its value is the criterion's
+        assert trial["value"] == pytest.approx(trial["criteria"]["popular"][0])
+    monkeypatch.setattr(agreement, "dissent", lambda rated, chosen: {"wtd": "1"})
+    _, err = done(f"{words} --criterion popular")
+    assert "ease: criteria disagree: `wtd` prefers trial 1 (" in err
+    assert "`unexposed criterion shop.csv` says which to trust" in err
+
+
+def test_compare_shows_the_criteria_and_says_when_they_disagree(log, done, monkeypatch):
+    Path("judged.csv").write_text(
+        "user,item,relevance\n"
+        + "".join(f"{u},{i},{(u + i) % 2}\n" for u in range(20) for i in range(10))
+    )
+    words = "compare --train shop.csv --judged judged.csv --methods popularity,mf,bpr --seeds 1"
+    out, _ = done(f"{words} --set epochs=2 --json")
+    popularity, mf, bpr = json.loads(out)["results"]
+    assert "criteria" not in popularity  # it has no epoch to choose and trains on all clicks
+    assert mf["criteria"].keys() == bpr["criteria"].keys()
+    monkeypatch.setattr(comparing, "dissent", lambda rated, chosen: {"wtd": min(rated)})
+    _, err = done(f"{words} --set epochs=2")
+    assert "criteria disagree: `wtd` prefers bpr; `unexposed criterion shop.csv`" in err

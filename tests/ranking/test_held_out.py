@@ -1,0 +1,144 @@
+"""The quality on held-out clicks, by candidates of any popularity and by weighted draws."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from small import clicks_of
+from unexposed.data.clicks import Judgements
+from unexposed.errors import InputError
+from unexposed.methods import make
+from unexposed.ranking import metrics
+from unexposed.ranking.blocks import tie_break
+from unexposed.ranking.held_out import (
+    CRITERIA,
+    DEFAULT,
+    as_if_uniform,
+    candidate_mass,
+    criterion,
+    held_out_quality,
+    qualities,
+    quality_of_users,
+)
+from unexposed.ranking.rank import rank_catalogue
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Scores with many ties, a log with a long tail, and a part of it held out."""
+    rng = np.random.default_rng(0)
+    popularity = 0.8 / np.arange(1, 31)
+    clicks = clicks_of(rng.random((40, 30)) < popularity)
+    score = np.floor(rng.integers(0, 4, (40, 30)) + 5 * popularity).astype(np.float32)
+    return lambda users: score[users], *clicks.hold_out(fraction=0.3, seed=1)
+
+
+def wanted(held_out):
+    yes = np.ones(len(held_out), dtype=bool)
+    return Judgements(held_out.users, held_out.items, yes, held_out.user_ids, held_out.item_ids)
+
+
+def test_candidates_in_proportion_to_popularity_to_the_0_are_uniform_to_the_bit(problem):
+    scores, train, held_out = problem
+    ones = candidate_mass(train.item_counts, exponent=0.0)
+    assert len(set(ones)) == 1
+    by_mass = rank_catalogue(scores, wanted(held_out), train, exponent=1.5, mass=ones)
+    by_rank = rank_catalogue(scores, wanted(held_out), train, exponent=1.5)
+    assert by_rank.above is None
+    for k in (1, 3, None):
+        one, other = (metrics.snips_dcg_of_few(r, k, candidates=10) for r in (by_mass, by_rank))
+        assert one.tobytes() == other.tobytes()
+    usual = float(metrics.snips_dcg_of_few(by_rank, 3, candidates=10).mean())
+    assert held_out_quality(scores, train, held_out, candidates_exponent=0.0) == usual
+
+
+@pytest.mark.parametrize("exponent", [0.25, 0.5, 1.0])
+def test_the_quality_is_what_drawing_candidates_by_popularity_gives_on_average(problem, exponent):
+    scores, train, held_out = problem
+    rng, draws, others, k = np.random.default_rng(2), 4000, 4, 3
+    mass = np.maximum(train.item_counts, 1) ** exponent
+    gains = []
+    for user, item in zip(held_out.users, held_out.items, strict=True):
+        row = scores(np.array([user]))[0]
+        free = ~train.contain(np.full(30, user), np.arange(30))
+        free[item] = False
+        chance = np.where(free, mass, 0) / mass[free].sum()
+        hashed = tie_break(np.full(30, user), np.arange(30))
+        above = (row > row[item]) | ((row == row[item]) & (hashed < hashed[item]))
+        n_above = above[rng.choice(30, (draws, others), p=chance)].sum(axis=1)
+        gains.append(np.where(n_above < k, 1 / np.log2(n_above + 2), 0))
+    drawn = np.array(gains)  # (held-out clicks, draws)
+    by_user = [drawn[held_out.users == user].mean() for user in np.unique(held_out.users)]
+    found = held_out_quality(
+        scores,
+        train,
+        held_out,
+        exponent=-1.0,
+        k=k,
+        candidates=others + 1,
+        candidates_exponent=exponent,
+    )
+    error = drawn.std() / np.sqrt(drawn.size)
+    assert found == pytest.approx(np.mean(by_user), abs=5 * error)
+    uniform = held_out_quality(scores, train, held_out, exponent=-1.0, k=k, candidates=others + 1)
+    assert abs(found - uniform) > 10 * error  # the test can tell the two apart
+
+
+def test_popular_candidates_are_harder_for_the_popular_list(problem):
+    _, train, held_out = problem
+    popular = np.tile(train.item_counts.astype(np.float32), (40, 1))
+    found = [
+        held_out_quality(lambda u: popular[u], train, held_out, candidates_exponent=e)
+        for e in (0.0, 0.25, 0.5, 1.0)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] + 0.05
+
+
+def test_the_weighted_draw_takes_half_of_the_clicks_and_makes_their_items_rarer(problem):
+    _, train, held_out = problem
+    drawn = as_if_uniform(train, held_out)
+    assert drawn.sum() == (len(held_out) + 1) // 2
+    log_counts = train.union(held_out).item_counts[held_out.items]
+    assert log_counts[drawn].mean() < 0.8 * log_counts[~drawn].mean()
+    assert (drawn == as_if_uniform(train, held_out)).all()
+
+
+def test_the_weighted_draw_levels_the_shares_of_items():
+    # two items of 900 and 100 clicks by users of one click: weights of 1/9 to 1 level the shares
+    matrix = np.zeros((2000, 2))
+    matrix[:900, 0] = matrix[900:1000, 1] = 1
+    clicks = clicks_of(matrix)
+    nothing = clicks.pick(np.zeros(len(clicks), dtype=bool))
+    items = clicks.items[as_if_uniform(nothing, clicks)]
+    # without replacement, a draw of half takes nearly all clicks of the rare item
+    assert (items == 1).sum() >= 97
+    assert len(items) == 500
+
+
+def test_every_criterion_is_a_bundle_of_settings_of_a_trained_method(problem):
+    scores, train, held_out = problem
+    found = qualities(scores, train, held_out)
+    assert list(found) == list(CRITERIA)
+    for name, by in CRITERIA.items():
+        method = make("mf", **by.settings())
+        assert method.snips_candidates_exponent == by.candidates_exponent
+        values = quality_of_users(scores, train, held_out, by)
+        assert found[name] == [values.mean(), values.std() / np.sqrt(len(values))]
+    assert CRITERIA[DEFAULT].settings().items() <= vars(make("mf")).items()
+    assert len({value for value, _ in found.values()}) == len(CRITERIA)
+
+
+def test_a_trained_method_chooses_its_epoch_by_the_criterion_it_is_given(problem):
+    _, train, held_out = problem
+    brief = make("mf", dim=4, epochs=3, refit=False, snips_window=1)
+    for name in ("popular", "wtd", "catalogue"):
+        model = replace(brief, **CRITERIA[name].settings()).fit(train, held_out)
+        best = model.facts["best_epoch"]
+        assert model.facts["held_out"][best - 1] == model.facts["criteria"][name][0]
+
+
+def test_an_unknown_criterion_is_refused_with_the_nearest_name():
+    with pytest.raises(InputError, match="did you mean 'popular'"):
+        criterion("populr")

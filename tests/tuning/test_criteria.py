@@ -1,0 +1,102 @@
+"""Criteria are compared in worlds of the log's clicks alone."""
+
+import numpy as np
+import pytest
+
+from unexposed.data.simulate import world
+from unexposed.errors import InputError
+from unexposed.evaluation import agreement
+from unexposed.methods import make
+from unexposed.progress import Silent
+from unexposed.ranking.held_out import CRITERIA
+from unexposed.tuning import criteria
+from unexposed.tuning.criteria import SPREAD, spread, study, true_quality
+
+TINY = {"worlds": 2, "models": 3, "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def clicks():
+    return world(150, 40, seed=0).clicks(seed=0)
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(agreement, "RESAMPLES", 50)
+
+
+def test_a_study_judges_every_criterion_in_every_world_and_split(clicks):
+    found = study(clicks, **TINY, splits=2)
+    assert list(found.agreements) == list(CRITERIA)
+    assert [(run.split, run.run.truth.shape) for run in found.runs] == [(0, (3,)), (1, (3,))] * 2
+    first, second, third, _ = found.runs
+    assert first.dials == second.dials != third.dials
+    assert (first.run.truth != second.run.truth).all()
+    assert abs(first.n_clicks - len(clicks)) < 5 * len(clicks) ** 0.5
+    document = found.document()
+    assert document["best"] == found.best
+    assert len(document["worlds"]) == 4
+    highest = max(a.spearman for a in found.agreements.values())
+    assert found.agreements[found.best].spearman == highest
+
+
+def test_the_same_seed_gives_the_same_study_and_another_gives_another(clicks):
+    one, same, other = (study(clicks, **TINY, seed=seed).document() for seed in (0, 0, 1))
+    assert one == same
+    assert one["worlds"][0]["truth"] != other["worlds"][0]["truth"]
+
+
+def test_knowing_relevance_beats_chance_and_chance_is_its_mean(clicks):
+    made = world(150, 40, seed=0)
+    best = true_quality(made.relevance, made, clicks, seed=0)
+    chance = make("random").fit(clicks, seed=0, progress=Silent())
+    by_lot = true_quality(chance.scores, made, clicks, seed=0)
+    worst = true_quality(lambda users: -made.relevance(users), made, clicks, seed=0)
+    # every rank has the mean relevance: Σ 1 / log2(rank + 1) of three ranks
+    users, items = np.flatnonzero(clicks.user_counts), np.flatnonzero(clicks.item_counts)
+    mean = made.relevance(users)[:, items].mean() * (1 + 1 / np.log2(3) + 1 / 2)
+    assert by_lot == pytest.approx(mean, rel=0.05)
+    assert best > 1.3 * by_lot > by_lot > 1.3 * worst
+    tied = true_quality(lambda users: np.zeros((len(users), 40)), made, clicks, seed=0)
+    assert tied == pytest.approx(mean, rel=0.05)
+
+
+def test_ctrl_c_keeps_the_worlds_that_are_done(clicks, monkeypatch):
+    run, said = criteria._run, []
+
+    def interrupted(*given, **more):
+        if said:
+            raise KeyboardInterrupt
+        said.append("one")
+        return run(*given, **more)
+
+    monkeypatch.setattr(criteria, "_run", interrupted)
+    found = study(clicks, **TINY, say=said.append)
+    assert found.interrupted
+    assert len(found.runs) == 1
+    assert "the 1 worlds finished before" in said[-1]
+    with pytest.raises(KeyboardInterrupt):
+        study(clicks, **TINY)
+
+
+@pytest.mark.parametrize("n_clicks", [100, 2000, 10**5, 10**7])
+def test_the_spread_of_models_fits_a_log_of_any_size(n_clicks):
+    made = spread(n_clicks, models=len(SPREAD), epochs=5)
+    assert len(made) == len(SPREAD)  # all labels differ
+    sizes = {method.batch_size for method in made.values() if hasattr(method, "batch_size")}
+    assert len(sizes) == 1
+    assert 32 <= sizes.pop() <= 1024
+
+
+def test_judgements_small_logs_and_sizes_that_make_no_sense_are_refused(clicks):
+    with pytest.raises(InputError, match="on Clicks, got Judgements"):
+        study(world(40, 20, seed=0).split(seed=0).judged)
+    for given, message in (
+        ({"models": 2}, "models must be between 3 and 24, got 2"),
+        ({"worlds": 0}, "worlds must be at least 1"),
+        ({"splits": 0}, "splits must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            study(clicks, **given)
+    with pytest.raises(InputError, match="at least 100 clicks, got 50"):
+        study(clicks.pick(np.arange(50)))
