@@ -33,7 +33,7 @@ SpreadsheetSafe = Annotated[
 ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 CellName = Annotated[
-    str | None, typer.Option("--cell", help="Of a [matrix]: cells whose name holds this text.")
+    str | None, typer.Option("--cell", help="Of a matrix: cells whose name holds this text.")
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 

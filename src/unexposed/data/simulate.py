@@ -81,28 +81,38 @@ class World:
 
     def clicks(self, seed: int) -> Clicks:
         """A log of this world: click = O·R, with O ~ Bern(m) and R ~ Bern(γ)."""
-        return self._log([sp.csr_array(shown & liked) for shown, liked in self._draws(seed)])
+        return self._log([sp.csr_array(shown & liked) for shown, liked in self.draws(seed)])
 
-    def split(self, *, seed: int, held_out: float = 0.1, judged_per_user: int = 20) -> Split:
+    def split(
+        self, *, seed: int, held_out: float = 0.1, judged_per_user: int = 20, fresh: bool = False
+    ) -> Split:
         """The clicks of this seed, a part of them held out, and the labels of a random experiment.
 
         For each user the judged items are a uniform sample of all items, with the R that also
         made the clicks. So an item may be both clicked and judged, as it may be in Coat; leaving
         the clicked ones out would favour items of low exposure, since among the unclicked
         P(R = 1) = γ(1 − m)/(1 − mγ). The price: whoever remembers the clicks knows some answers.
+        With `fresh` labels there is no such price: R is drawn anew, as if a user were asked on
+        another day.
         """
         if not 1 <= judged_per_user <= self.n_items:
             raise InputError(
                 f"judged_per_user must be between 1 and {self.n_items} items, got {judged_per_user}"
             )
-        _, _, lots = _streams(seed)
-        clicked, judged, relevant = [], [], []
-        for shown, liked in self._draws(seed):
+        _, _, lots, anew = _streams(seed)
+        clicked, judged, relevant, done = [], [], [], 0
+        for shown, liked in self.draws(seed):
             clicked.append(sp.csr_array(shown & liked))
             order = lots.random(liked.shape, dtype=np.float32)
             drawn = np.argpartition(order, judged_per_user - 1)[:, :judged_per_user]
             judged.append(drawn.copy())  # a view would keep the whole block
-            relevant.append(np.take_along_axis(liked, judged[-1], axis=1))
+            if fresh:
+                users = np.arange(done, done + len(liked))
+                chance = np.take_along_axis(self.relevance(users), judged[-1], axis=1)
+                relevant.append(anew.random(chance.shape, dtype=np.float32) < chance)
+            else:
+                relevant.append(np.take_along_axis(liked, judged[-1], axis=1))
+            done += len(liked)
         judgements = Judgements.from_pairs(
             np.repeat(np.arange(self.n_users), judged_per_user),
             np.concatenate(judged).ravel(),
@@ -112,9 +122,9 @@ class World:
         )
         return Split(*self._log(clicked).hold_out(fraction=held_out, seed=seed), judgements)
 
-    def _draws(self, seed: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-        """O and R, a block of users at a time."""
-        exposed, relevant, _ = _streams(seed)
+    def draws(self, seed: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """O and R of the log that the seed draws, a block of users at a time."""
+        exposed, relevant, _, _ = _streams(seed)
         for users in user_blocks(self.n_users, self.n_items):
             exposure, relevance = self.truth(users)
             yield (
@@ -130,8 +140,8 @@ class World:
 
 
 def _streams(seed: int) -> list[np.random.Generator]:
-    """Generators for O, for R and for the judged items: independent of each other and of blocks."""
-    return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
+    """Generators for O, R, the judged items and fresh labels: independent of each other."""
+    return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
 
 
 def world(

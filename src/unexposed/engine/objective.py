@@ -79,6 +79,10 @@ class Engine(Protocol):
         """Put back the parameters, moments and steps that `state` gave."""
         ...
 
+    def give_exposure(self, table: NDArray[Any]) -> None:
+        """Replace the given exposure of each item, (n_items,)."""
+        ...
+
 
 @runtime_checkable
 class DrawsSamples(Protocol):

@@ -91,6 +91,9 @@ class ReferenceEngine:
         put_back(tables_of(self._tables, self._adam), state)
         self._steps = int(state["steps"][0])
 
+    def give_exposure(self, table: NDArray[Any]) -> None:
+        self._exposure = torch.tensor(table, dtype=self._dtype)
+
     def _row_adam(self, name: str) -> RowAdam:
         o = self._optimiser
         if name in LEARNED_EXPOSURE:

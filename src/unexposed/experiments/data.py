@@ -5,10 +5,11 @@ from functools import lru_cache
 from typing import Any
 
 from unexposed.data import datasets, simulate
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks, Indices, Judgements, Split
 from unexposed.data.semi_synthetic import GENERATORS, trim
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
+from unexposed.experiments import guides
 from unexposed.experiments.oracles import ORACLES
 from unexposed.settings import check_keys
 from unexposed.training.given import Side
@@ -21,8 +22,9 @@ SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys al
         "power": float,
         "trim": bool,
         "world_seed": int,
+        "fresh": bool,
     },
-    "simulate": {"simulate": dict},
+    "simulate": {"simulate": dict, "fresh": bool},
 }
 WORLD = {"users": int, "items": int, "seed": int, "popularity_bias": float, "relevance_bias": float}
 SEMI_SYNTHETIC_DEFAULTS = {"generator": "converged", "power": 0.5, "world_seed": 0}
@@ -41,6 +43,8 @@ class Data:
     judged: Judgements
     held_out: float
     world: simulate.World | None = None
+    world_seed: int = 0  # of the world's log
+    disliked: tuple[Indices, Indices] | None = None  # rated pairs that are no clicks
 
     def known_world(self, kind: str) -> simulate.World:
         """Return the world, for a kind of experiment that needs its true exposure."""
@@ -51,11 +55,17 @@ class Data:
             )
         return self.world
 
-    def side(self, oracle: str | None) -> Side:
-        """Inputs of a method beside the clicks: a part of the true exposure, if one is named."""
-        if oracle is None:
+    def side(self, oracle: str | None, guide: str | None = None, *, seed: int = 0) -> Side:
+        """Inputs of a method beside the clicks: a part of the true exposure, or a guide."""
+        if oracle is not None:
+            return Side(exposure=ORACLES[oracle](self.known_world("compare")))
+        if guide is None:
             return Side()
-        return Side(exposure=ORACLES[oracle](self.known_world("compare")))
+        if self.world is not None:
+            return Side(validation=guides.of_world(self.world, guide, seed=self.world_seed))
+        assert self.disliked is not None
+        train = self.split(seed).train
+        return Side(validation=guides.of_ratings(train, self.disliked, guide, seed=seed))
 
     def split(self, seed: int) -> Split:
         train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)
@@ -71,7 +81,7 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
     check_keys(table, SOURCES[source], where)
     if source == "simulate":
         check_keys(table["simulate"], WORLD, f"{where} simulate")
-        return {"simulate": {**WORLD_DEFAULTS, **table["simulate"]}}
+        return {**table, "simulate": {**WORLD_DEFAULTS, **table["simulate"]}}
     if table[source] not in datasets.DATASETS:
         near = did_you_mean(table[source], datasets.DATASETS)
         raise InputError(f"{where}: no data set {table[source]!r}; {near}")
@@ -93,23 +103,31 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
     """Load the data that a checked table names, with clicks and judgements by this protocol."""
     if "dataset" in table:
         data = datasets.load(table["dataset"], data_dir=data_dir)
-        return Data(*clicks_and_judgements(data.logged, data.random, by), by.held_out)
+        below = data.logged.values < by.threshold
+        return Data(
+            *clicks_and_judgements(data.logged, data.random, by),
+            by.held_out,
+            disliked=(data.logged.users[below], data.logged.items[below]),
+        )
     if "simulate" in table:
         given = dict(table["simulate"])
         users, items, seed = given.pop("users"), given.pop("items"), given.pop("seed")
-        return _of_world(simulate.world(users, items, seed=seed, **given), seed, by)
+        world = simulate.world(users, items, seed=seed, **given)
+        return _of_world(world, seed, by, fresh=table.get("fresh", False))
     seed = table["world_seed"]
     place = None if data_dir is None else str(data_dir)
     named = table["semi_synthetic"], table["generator"], table["trim"]
     world = _semi_synthetic(*named, seed, place)
-    return _of_world(replace(world, exposure_power=table["power"]), seed, by)
+    world = replace(world, exposure_power=table["power"])
+    return _of_world(world, seed, by, fresh=table.get("fresh", False))
 
 
-def _of_world(world: simulate.World, seed: int, by: Protocol) -> Data:
+def _of_world(world: simulate.World, seed: int, by: Protocol, *, fresh: bool) -> Data:
     # one log per world, not per seed: another log would evaluate other users, and methods could
     # not be paired by user over seeds
-    drawn = world.split(seed=seed, held_out=0.0, judged_per_user=min(20, world.n_items))
-    return Data(drawn.train, drawn.judged, by.held_out, world)
+    judged = min(20, world.n_items)
+    drawn = world.split(seed=seed, held_out=0.0, judged_per_user=judged, fresh=fresh)
+    return Data(drawn.train, drawn.judged, by.held_out, world, seed)
 
 
 @lru_cache(maxsize=1)  # takes many seconds, and experiments at other powers share it

@@ -11,11 +11,11 @@ from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, protocol
 from unexposed.experiments import data as experiment_data
-from unexposed.experiments import matrix, oracles
+from unexposed.experiments import guides, matrix, oracles
 from unexposed.experiments import studies as studies_of
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
-from unexposed.methods import make, method
+from unexposed.methods import METHODS, make, method
 from unexposed.tuning.search import best_settings
 
 MINIATURE_SEEDS = 2
@@ -36,7 +36,7 @@ _KEYS = {
     "miniature": dict,
     "tune": dict,
 }
-_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "settings": dict}
+_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "guide": str, "settings": dict}
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _method_arm(
     label: str, table: dict[str, Any], document: dict[str, Any], where: str, studies: Studies
 ) -> Arm:
     checks.check_keys(table, _METHOD_KEYS, where)
-    name, exposure = table.get("method", label), table.get("exposure")
+    name, exposure, guide = table.get("method", label), table.get("exposure"), table.get("guide")
     try:
         known = checks.known(method(name))
         settings = {k: v for k, v in document.get("settings", {}).items() if k in known}
@@ -219,10 +219,20 @@ def _method_arm(
         settings |= table.get("settings", {})
         if exposure is not None:
             _check_oracle(exposure, name, document)
+        if guide is not None:
+            _check_guide(guide, name)
         stated = tuple(table.get("settings", {}))
-        return Arm(label, make(name, **settings), table.get("study"), exposure, stated)
+        given = table.get("study"), exposure, guide, stated
+        return Arm(label, make(name, **settings), *given)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _check_guide(guide: str, name: str) -> None:
+    guides.parse(guide)
+    if "validation" not in method(name).takes:
+        able = ", ".join(n for n, other in METHODS.items() if "validation" in other.takes)
+        raise InputError(f"{name} cannot be given a guide; these can: {able}")
 
 
 def _check_oracle(exposure: str, name: str, document: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ class Arm:
     method: Recommender | None = None
     study: str | None = None  # tuning study of its settings
     exposure: str | None = None  # the part of a world's true exposure that it is given
+    guide: str | None = None  # the validation set that it is given, of `guides.py`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -49,6 +50,7 @@ class Experiment:
             "method": arm.method.name if arm.method else None,
             "settings": checks.values(arm.method) if arm.method else {},
             "exposure": arm.exposure,
+            **({} if arm.guide is None else {"guide": arm.guide}),
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -69,8 +71,9 @@ class Task:
 
     @property
     def side(self) -> Side:
-        """Inputs of the method beside the clicks: true exposure, for an oracle."""
-        return self.data.side(self.experiment.arms[self.arm].exposure)
+        """Inputs of the method beside the clicks: true exposure, for an oracle, or a guide."""
+        arm = self.experiment.arms[self.arm]
+        return self.data.side(arm.exposure, arm.guide, seed=self.seed)
 
     @property
     def options(self) -> dict[str, Any]:

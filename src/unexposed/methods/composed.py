@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
-from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
+from unexposed.engine.objective import (
+    RELEVANCE,
+    DrawsSamples,
+    Engine,
+    Name,
+    Objective,
+    Optimiser,
+)
 from unexposed.errors import InputError
-from unexposed.maths.relevance import Biases, DotProduct, Relevance
-from unexposed.methods.exposures import AllSeen, Exposure, Gated, Popularity
+from unexposed.maths.relevance import Biases, DotProduct, Relevance, columns_of
+from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
@@ -28,6 +35,7 @@ from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
+from unexposed.training.clock import ExposureClock
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
@@ -53,7 +61,7 @@ class Composition:
         return relevance
 
     def objective(self) -> Objective:
-        if self.learning is None:
+        if self.learning is None or isinstance(self.exposure, OnClock):
             return Objective(self.loss)
         offset = self.exposure.offset if isinstance(self.exposure, Gated) else 0.0
         guide = self.learning.guide
@@ -149,7 +157,7 @@ class ComposedMethod(TrainedMethod):
         start = relevance.initial(clicks.n_users, clicks.n_items, rng)
         start |= parts.exposure.initial(clicks.n_users, self.width, side, rng)
         guide = None
-        if parts.learning is not None:
+        if parts.objective().strategy is not None and parts.learning is not None:
             guide = parts.learning.guide.pairs(clicks, side.validation, rng)
         return build(
             parts.objective(),
@@ -175,11 +183,37 @@ class ComposedMethod(TrainedMethod):
         engine.compile()
         learned_from = parts.learned_from(clicks, side)
         biases = _bias_start(parts.relevance_of(learned_from))
-        return training.Trainee(
+        trainee = training.Trainee(
             *self._steps_and_epoch(engine, learned_from, seed, rng),
             parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
+        )
+        clock = self._clock(learned_from, side, rng)
+        return trainee if clock is None else clock.beside(trainee, engine)
+
+    def _clock(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> ExposureClock | None:
+        """What moves an exposure that learns after every epoch; None: nothing of that kind."""
+        parts = self.composition()
+        learning = parts.learning
+        if (
+            not isinstance(parts.exposure, OnClock)
+            or learning is None
+            or learning.strategy == "frozen"
+        ):
+            return None
+        drawing = parts.drawing
+        return ExposureClock(
+            parts.exposure.form,
+            clicks,
+            parts.exposure.popularity.of(clicks),
+            learning.guide.pairs(clicks, side.validation, rng),
+            on_training=learning.strategy != "bilevel",
+            learning_rate=learning.learning_rate,
+            weight_decay=learning.weight_decay,
+            weight=lambda users: drawing.expected_weight(clicks, users),
+            fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
+            rng=rng,
         )
 
     def pairs_of_epoch(self, clicks: Clicks) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.errors import InputError
-from unexposed.maths import exposure
+from unexposed.maths import exposure, item_level
 from unexposed.maths.relevance import normal
 from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
@@ -110,6 +110,20 @@ class Given(Exposure):
 
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         graph.table("exposure_table", parameters["exposure"], to="exposure")
+
+
+@dataclass(frozen=True)
+class OnClock(Given):
+    """m is the same for all users and learned after every epoch: see `maths/item_level.py`."""
+
+    form: item_level.Form
+
+    def table(self, clicks: Clicks, side: Side) -> exposure.Table:
+        """The exposure that learning starts from."""
+        del side
+        form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
+        start = form.start(self.popularity.of(clicks), share)
+        return form.table(start, share).astype(np.float32)
 
 
 @dataclass(frozen=True)

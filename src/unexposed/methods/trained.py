@@ -23,6 +23,8 @@ from unexposed.training import loop as training
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
 
+NOTHING = Side()  # given beside the clicks
+
 
 @dataclass(frozen=True)
 class TrainedMethod(Recommender):
@@ -58,8 +60,9 @@ class TrainedMethod(Recommender):
         """Length of a row of the factor tables: dim, and columns for biases."""
         return self.dim
 
-    def loop(self, clicks: Clicks, held_out: Clicks) -> training.Loop:
+    def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
+        del side
 
         def quality(parameters: Parameters) -> float:
             return held_out_quality(
@@ -110,7 +113,7 @@ class TrainedMethod(Recommender):
             )
             return parameters, facts | trainee.facts
 
-        parameters, facts = trained(self.loop(clicks, held_out), clicks, checkpoint)
+        parameters, facts = trained(self.loop(clicks, held_out, side), clicks, checkpoint)
         if len(held_out) and facts["ended"] != training.INTERRUPTED:
             facts = self._judged_by_all(parameters, facts, clicks, held_out)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:

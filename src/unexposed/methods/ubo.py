@@ -1,18 +1,24 @@
 """UBO (Chen et al. 2022): relevance by the low-variance loss, exposure by bi-level optimisation."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
+from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
+from unexposed.errors import InputError
+from unexposed.maths.item_level import Factors, validation_loss
 from unexposed.methods.composed import (
     ComposedMethod,
     Composition,
     PairSettings,
     PopularitySettings,
 )
-from unexposed.methods.exposures import Gated
+from unexposed.methods.exposures import Exposure, Gated, OnClock
+from unexposed.methods.trained import NOTHING
 from unexposed.sampling import validation
 from unexposed.settings import setting
+from unexposed.training.given import Parameters, Side
+from unexposed.training.loop import Loop
 from unexposed.training.strategy import ExposureLearning, Guide
 
 
@@ -26,9 +32,29 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     where it starts.
     """
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exposure_model != "gated" and self.strategy == "bilevel_on_batch":
+            raise InputError(
+                f"exposure_model={self.exposure_model} learns after every epoch, not on a batch: "
+                "use strategy bilevel, joint or frozen"
+            )
+
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset({"start", "user_features", "validation"})
     strategy: Strategy = setting("bilevel", "how the exposure learns")
+    exposure_model: Literal["gated", "items", "popularity"] = setting(
+        "gated",
+        "what is learned: the paper's gate of user and item; one number an item; or a level and "
+        "an exponent of popularity",
+        before="gated",
+    )
+    epoch_by: Literal["held_out", "validation"] = setting(
+        "held_out",
+        "what chooses the epoch: held-out clicks, or a half of the validation set that the "
+        "exposure does not learn from",
+        before="held_out",
+    )
     exposure_learning_rate: float = setting(
         1e-4, "of Adam, for the exposure", low=0, search=(1e-5, 3e-3)
     )
@@ -62,9 +88,7 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
         return Composition(
             relevance=self.dot_product(),
             loss="low_variance",
-            exposure=Gated(
-                self.popularity(), self.exposure_offset, self.gate_start, self.initial_scale
-            ),
+            exposure=self._exposure(),
             drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
             learning=ExposureLearning(
                 self.strategy,
@@ -84,4 +108,22 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
             self.validation_negatives,
             self.validation_batch,
             self.validation_in_training,
+            checks=self.epoch_by == "validation",
         )
+
+    def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> Loop:
+        loop = super().loop(clicks, held_out, side)
+        if self.epoch_by == "held_out":
+            return loop
+        _, check = self.guide().halves(clicks, side.validation)
+
+        def quality(parameters: Parameters) -> float:
+            tables = Factors(parameters["user_factors"], parameters["item_factors"])
+            return -validation_loss(tables, check.users, check.items, check.relevant)
+
+        return replace(loop, quality=quality, window=1)
+
+    def _exposure(self) -> Exposure:
+        if self.exposure_model != "gated":
+            return OnClock(self.popularity(), self.exposure_model)
+        return Gated(self.popularity(), self.exposure_offset, self.gate_start, self.initial_scale)

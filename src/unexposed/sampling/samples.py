@@ -130,6 +130,21 @@ class Drawing:
             return None
         return (1 / (len(law.of_item) * law.of_item)).astype(np.float32)
 
+    def expected_weight(self, clicks: Clicks, users: Indices) -> NDArray[np.float32]:
+        """Expected weight of an unclicked pair in the loss of an epoch: (users, 1), or by item.
+
+        Without weights a pair counts as often as it is expected to be drawn, n·negatives·q_i/Z.
+        """
+        if self.every_pair or self.weighting == "unbiased":
+            return np.ones((len(users), 1), dtype=np.float32)
+        law = self.law(clicks)
+        drawn = (clicks.user_counts * self.negatives)[users, None]
+        share = unclicked(clicks, law) if self.source == "unclicked" else clicks.n_items
+        each = drawn / np.maximum(np.broadcast_to(share, clicks.n_users)[users, None], 1e-9)
+        if not law.uniform:
+            each = each * clicks.n_items * law.of_item
+        return each.astype(np.float32)
+
     def log_odds(self, clicks: Clicks) -> float:
         """The log-odds of a click among the weighted pairs of an epoch: log(clicks / Σ weights)."""
         n = clicks.user_counts

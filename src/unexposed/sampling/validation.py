@@ -33,6 +33,10 @@ class ValidationSet:
         """One number for each pair, as in `Clicks.keys`."""
         return pair_keys(self.users, self.items, n_items)
 
+    def pick(self, mask: slice) -> "ValidationSet":
+        """A part of the pairs."""
+        return ValidationSet(self.users[mask], self.items[mask], self.relevant[mask])
+
     def shuffled(self, rng: np.random.Generator) -> "ValidationSet":
         """Shuffle the pairs, so that consecutive parts are random samples of the set."""
         order = rng.permutation(len(self))

@@ -5,6 +5,7 @@ draws nor the users that a batch happens to hold add noise to it.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
+from unexposed.engine.objective import Engine
 from unexposed.maths import item_level
 from unexposed.maths.exposure import Table
 from unexposed.maths.item_level import FORMS, Block, Factors
 from unexposed.ranking.blocks import parts
 from unexposed.sampling.validation import ValidationSet
+from unexposed.training.loop import Trainee
 
 PAIRS_A_STEP = 20_000_000  # of a larger log, a step looks at a random part of the users
-STATE = ("alpha", "first", "second", "steps")
 
 
 class ExposureClock:
@@ -40,7 +42,7 @@ class ExposureClock:
         weight_decay: float,
         weight: Callable[[NDArray[Any]], NDArray[Any]],
         rng: np.random.Generator,
-        fixed: tuple[int | None, int | None] = (None, None),
+        fixed: tuple[int | None, ...] = (None, None),
     ) -> None:
         self._form, self._clicks, self._guide = FORMS[form], clicks, guide
         self._on_training, self._weight, self._rng = on_training, weight, rng
@@ -48,7 +50,7 @@ class ExposureClock:
         self._fixed = fixed
         self._share = item_level.log_share(clicks.item_counts)
         self._start = self._form.start(popularity, self._share)
-        self._state = {
+        self._state: dict[str, NDArray[Any]] = {
             "alpha": self._start.copy(),
             "first": np.zeros_like(self._start),
             "second": np.zeros_like(self._start),
@@ -81,6 +83,41 @@ class ExposureClock:
         state["alpha"] -= learning_rate * state["first"] / (1 - BETA1**number) / scale
         return self.table()
 
+    def beside(self, trainee: Trainee, engine: Engine) -> Trainee:
+        """A training whose exposure makes a step after every epoch."""
+
+        def learn() -> None:
+            learned = engine.parameters()
+            tables = Factors(learned["user_factors"], learned["item_factors"])
+            engine.give_exposure(self.step(tables))
+
+        def epoch() -> float:
+            loss = trainee.epoch()
+            learn()
+            return loss
+
+        def steps() -> Iterator[float]:
+            yield from trainee.steps()
+            learn()
+
+        def restore(state: dict[str, NDArray[Any]]) -> None:
+            assert trainee.memory is not None
+            trainee.memory.restore(state)
+            self.restore(state)
+            engine.give_exposure(self.table())
+
+        memory = trainee.memory
+        if memory is not None:
+            before = memory.state
+            memory = replace(memory, state=lambda: before() | self.state(), restore=restore)
+        return replace(
+            trainee,
+            steps=steps,
+            epoch=epoch,
+            parameters=lambda: trainee.parameters() | {"exposure": self.table()},
+            memory=memory,
+        )
+
     def _on_items(self, factors: Factors) -> NDArray[np.float64]:
         exposure = self.table()
         if self._on_training:
@@ -94,9 +131,7 @@ class ExposureClock:
                 if column is not None:
                     table[:, column] = 0.0  # a look-ahead does not move this column
             narrow = Factors(*(table.astype(factors.users.dtype) for table in direction))
-            found = (
-                item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks()
-            )
+            found = (item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks())
         total = np.zeros(self._clicks.n_items)
         for part in found:
             total += part

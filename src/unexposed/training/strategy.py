@@ -20,6 +20,7 @@ class Guide:
     negatives: validation.Negatives
     batch: int  # pairs used at each step; 0: all
     in_training: bool  # whether its clicks stay in training
+    checks: bool = False  # whether half of the pairs is kept to choose the epoch by
 
     def from_log(self, clicks: Clicks, rng: np.random.Generator | None = None) -> ValidationSet:
         return validation.from_log(
@@ -30,7 +31,22 @@ class Guide:
         self, clicks: Clicks, given: ValidationSet | None, rng: np.random.Generator
     ) -> ValidationSet:
         """The validation pairs, in the order in which steps use them."""
+        if self.checks:
+            return self.halves(clicks, given)[0].shuffled(rng)
         return (given or self.from_log(clicks, rng)).shuffled(rng)
+
+    def halves(
+        self, clicks: Clicks, given: ValidationSet | None
+    ) -> tuple[ValidationSet, ValidationSet]:
+        """A random half of the pairs to learn from, and the other to choose the epoch by."""
+        pairs = (given or self.from_log(clicks)).shuffled(np.random.default_rng(0))
+        half = len(pairs) // 2
+        if half == 0:
+            raise InputError(
+                "the validation set has a single pair, too few for epoch_by=validation: "
+                "raise validation_users, or use epoch_by=held_out"
+            )
+        return pairs.pick(slice(half)), pairs.pick(slice(half, None))
 
     def training_clicks(self, clicks: Clicks, given: ValidationSet | None) -> Clicks:
         """The clicks that samples are drawn from."""

@@ -120,6 +120,9 @@ class CpuEngine:
         self._steps = int(state["steps"][0])
         self._refresh_guide()
 
+    def give_exposure(self, table: NDArray[Any]) -> None:
+        self._tables.exposure[:] = table
+
     def _learned(self) -> dict[str, NDArray[Any]]:
         """Views (rows, 3, dim) of the tables: values and both moments."""
         tables = {name: getattr(self._tables, name) for name in LEARNED}

@@ -153,6 +153,9 @@ class CudaEngine:
 
     # tensors on the GPU ------------------------------------------------------------------------
 
+    def give_exposure(self, table: NDArray[Any]) -> None:
+        self._arguments["exposure"].copy_(self._tensor(table))
+
     def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> Tensor:
         return torch.as_tensor(values).to(device=self._device, dtype=dtype or self._dtype)
 

@@ -14,7 +14,7 @@ from unexposed.data.clicks import Clicks, Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments.task import Task
-from unexposed.methods.trained import TrainedMethod
+from unexposed.methods.trained import NOTHING, TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
@@ -36,6 +36,7 @@ def body(task: Task) -> dict[str, Any]:
         world.exposure,
         iterations=task.options.get("iterations", 100),
         seed=task.seed,
+        side=task.side,
         progress=task.progress,
     )
     found["facts"]["ceiling"] = ceiling(world.exposure, split.train)
@@ -50,6 +51,7 @@ def trend(
     iterations: int,
     seed: int,
     progress: Progress,
+    side: Side = NOTHING,
 ) -> dict[str, Any]:
     """Measure the correlation at the start, after the first iterations and after every epoch.
 
@@ -59,8 +61,8 @@ def trend(
     if not isinstance(method, TrainedMethod):
         raise InputError(f"{method.name} does not learn by epochs, so it has no trend")
     clicks = split.train
-    trainee = method.trainee(clicks, seed=seed, side=Side(), progress=progress)
-    quality = method.loop(clicks, split.held_out).quality
+    trainee = method.trainee(clicks, seed=seed, side=side, progress=progress)
+    quality = method.loop(clicks, split.held_out, side).quality
 
     def correlation() -> float | None:
         found = exposure_correlation(Model(method, trainee.parameters(), clicks, {}), truth)
