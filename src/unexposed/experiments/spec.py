@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, protocol
+from unexposed.evaluation.truth import TRUE_RELEVANCE
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import guides, matrix, oracles
 from unexposed.experiments import studies as studies_of
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import METHODS, make, method
+from unexposed.ranking.held_out import DEFAULT, criterion
 from unexposed.tuning.search import best_settings
 
 MINIATURE_SEEDS = 2
@@ -28,6 +30,7 @@ _KEYS = {
     "protocol": str,
     "also": list,
     "seeds": int,
+    "criterion": str,
     "data": dict,
     "options": dict,
     "settings": dict,
@@ -139,6 +142,7 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) 
     for key in ("kind", "data"):
         if key not in document:
             raise InputError(f"{where} is not an experiment: it has no {key!r}")
+    document = _with_criterion(document, where)
     kind = document["kind"]
     if kind not in KINDS:
         raise InputError(f"{where}: no kind {kind!r}; {did_you_mean(kind, KINDS)}")
@@ -148,6 +152,10 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) 
         checks.check_keys(document.get(table, {}), KINDS[kind].options, f"{where}, [{table}]")
     data = experiment_data.checked(document["data"], f"{where}, [data]")
     first, *also = (_protocol(name, where) for name in _protocol_names(document))
+    if TRUE_RELEVANCE is first or (TRUE_RELEVANCE in also and "dataset" in data):
+        raise InputError(
+            f"{where}: {TRUE_RELEVANCE.name!r} needs a world in [data], and stands in also"
+        )
     for by in also:
         if (by.threshold, by.held_out) != (first.threshold, first.held_out):
             raise InputError(f"{where}: {by.name!r} in also splits the data in another way")
@@ -163,8 +171,20 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) 
         options=document.get("options", {}),
         arms=arms,
         miniature=document.get("miniature", {}),
+        criterion=document.get("criterion", DEFAULT),
         tune=studies_of.checked(document.get("tune", {}), arms, f"{where}, [tune]"),
     )
+
+
+def _with_criterion(document: dict[str, Any], where: str) -> dict[str, Any]:
+    """The document with the settings of its criterion; its own settings win."""
+    if "criterion" not in document:
+        return document
+    try:
+        chosen = criterion(document["criterion"]).settings()
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return {**document, "settings": chosen | document.get("settings", {})}
 
 
 def _protocol_names(document: dict[str, Any]) -> list[Any]:
@@ -172,6 +192,8 @@ def _protocol_names(document: dict[str, Any]) -> list[Any]:
 
 
 def _protocol(name: object, where: str) -> Protocol:
+    if name == TRUE_RELEVANCE.name:
+        return TRUE_RELEVANCE
     try:
         return protocol(str(name))
     except InputError as error:

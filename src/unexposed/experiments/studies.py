@@ -133,5 +133,6 @@ def make(
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
         side=data.side(plan.exposure),
+        by=plan.experiment.criterion,
         say=say,
     )

@@ -8,6 +8,7 @@ from unexposed.evaluation.protocols import Protocol
 from unexposed.experiments.data import Data
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Silent
+from unexposed.ranking.held_out import DEFAULT
 from unexposed.training.given import Side
 
 
@@ -38,6 +39,7 @@ class Experiment:
     options: dict[str, Any]
     arms: dict[str, Arm]
     miniature: dict[str, Any]  # options that replace others in the miniature
+    criterion: str = DEFAULT  # on held-out clicks, for studies of methods without epochs
     tune: dict[str, Any] = field(default_factory=dict)  # how its studies are made
 
     def identity(self, arm: Arm) -> dict[str, Any]:

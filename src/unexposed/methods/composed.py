@@ -123,6 +123,7 @@ class ComposedMethod(TrainedMethod):
         "one; 0: all alike",
         low=0,
         high=1,
+        search=[0.0, 0.5],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     biases: bool = setting(
@@ -321,6 +322,7 @@ class PairSettings:
     weighting: Weighting = setting(
         "none",
         "or weigh the drawn negatives, always unclicked ones, to stand for all unclicked pairs",
+        search=["none", "unbiased"],
     )
 
     def pair_drawing(self, negatives: int, source: Source, exponent: float = 0.0) -> Drawing:

@@ -60,10 +60,10 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     )
     exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
     gate_pace: float = setting(
-        1.0,
-        "learning rate of the gate, as a share of the exposure's",
+        0.0,
+        "learning rate of the gate, as a share of the exposure's; learned, it runs away",
         low=0,
-        search=[0.0, 0.03, 1.0],
+        search=[0.0, 1.0],
     )
     gate_start: float = setting(
         0.0, "b at the start: higher trusts the user's part over θ", search=[-2.0, 0.0]

@@ -18,14 +18,13 @@ from unexposed.data.simulate import World
 from unexposed.data.world_of_log import Dials, fit_clicks, sample, spread_dials, world_like
 from unexposed.errors import InputError
 from unexposed.evaluation.agreement import Agreement, Run, agreements, spearman
+from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender
-from unexposed.ranking.blocks import Scores, parts
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities
 from unexposed.settings import known
 
 HELD_OUT = 0.1
-DRAWS, CANDIDATES, K = 20, 10, 3  # sets of judged items of each user, their size, the list
 STEPS = 100  # batches of an epoch, about
 
 # A spread of models, from gentle to strong correction and decay; any beginning of it is one too.
@@ -184,31 +183,6 @@ def spread(n_clicks: int, *, models: int, epochs: int) -> dict[str, Recommender]
     return found
 
 
-def true_quality(scores: Scores, world: World, clicks: Clicks, *, seed: int) -> float:
-    """DCG@3 of the relevance γ among ten random items: its expectation over who likes what.
-
-    Ten items that anyone clicked are drawn for each user with a click, twenty times, with
-    replacement. γ in place of a drawn R makes the truth less noisy, and rewards nobody for
-    remembering the clicks.
-    """
-    rng = np.random.default_rng(seed)
-    items = np.flatnonzero(clicks.item_counts)
-    users = np.flatnonzero(clicks.user_counts).astype(np.int32)
-    discount = 1 / np.log2(np.arange(K) + 2)
-    total = 0.0
-    for part in parts(len(users), clicks.n_items):
-        here = users[part]
-        drawn = items[rng.integers(len(items), size=(len(here), DRAWS * CANDIDATES))]
-        score, relevance = (
-            np.take_along_axis(block, drawn, axis=1).reshape(-1, CANDIDATES)
-            for block in (scores(here), world.relevance(here))
-        )
-        # a set is in random order, so a stable sort breaks ties by lot
-        top = np.argsort(-score, axis=1, kind="stable")[:, :K]
-        total += float((np.take_along_axis(relevance, top, axis=1) @ discount).sum())
-    return total / (len(users) * DRAWS)
-
-
 def _run(
     world: World,
     dials: Dials,
@@ -247,7 +221,7 @@ def _said(
         for name, (value, _) in qualities(model.scores, train, held_out).items():
             said[name].append(value)
         if world is not None:
-            truth.append(true_quality(model.scores, world, train, seed=seed))
+            truth.append(by_truth(model.scores, world, train, seed=seed).means()["dcg@3"])
         count()
     return {name: np.array(values) for name, values in said.items()}, np.array(truth)
 

@@ -11,12 +11,14 @@ from unexposed.data.simulate import World
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Comparison, Result, train
 from unexposed.evaluation.protocols import (
+    Evaluation,
     Protocol,
     by_popularity,
     evaluate,
     exposure_correlation,
     recommended,
 )
+from unexposed.evaluation.truth import TRUE_RELEVANCE, by_truth
 from unexposed.experiments.results import Line, pack, unpack
 from unexposed.experiments.task import Experiment, Task
 from unexposed.model.model import Model
@@ -30,7 +32,7 @@ def body(task: Task) -> dict[str, Any]:
         task.method, split, seed=task.seed, progress=task.progress, side=task.side
     )
     first = task.experiment.protocol
-    found = {by.name: evaluate(model, split.judged, by) for by in (first, *task.experiment.also)}
+    found = {by.name: _evaluate(model, task, by) for by in (first, *task.experiment.also)}
     return {
         "protocols": {
             name: {
@@ -50,6 +52,12 @@ def body(task: Task) -> dict[str, Any]:
         "engine": model.facts.get("engine"),
         "seconds": seconds,
     }
+
+
+def _evaluate(model: Model, task: Task, by: Protocol) -> Evaluation:
+    if by.name == TRUE_RELEVANCE.name:  # a worker has a copy of its own
+        return by_truth(model.scores, task.data.known_world(by.name), task.data.clicks)
+    return evaluate(model, task.data.judged, by)
 
 
 def _correlation(model: Model, world: World | None) -> dict[str, float | None]:
