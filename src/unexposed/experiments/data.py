@@ -11,6 +11,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
 from unexposed.experiments import guides
 from unexposed.experiments.oracles import ORACLES
+from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import check_keys
 from unexposed.training.given import Side
 
@@ -57,15 +58,14 @@ class Data:
 
     def side(self, oracle: str | None, guide: str | None = None, *, seed: int = 0) -> Side:
         """Inputs of a method beside the clicks: a part of the true exposure, or a guide."""
-        if oracle is not None:
-            return Side(exposure=ORACLES[oracle](self.known_world("compare")))
-        if guide is None:
-            return Side()
+        given = None if oracle is None else ORACLES[oracle](self.known_world("compare"))
+        return Side(exposure=given, validation=None if guide is None else self._guide(guide, seed))
+
+    def _guide(self, guide: str, seed: int) -> ValidationSet:
         if self.world is not None:
-            return Side(validation=guides.of_world(self.world, guide, seed=self.world_seed))
+            return guides.of_world(self.world, guide, seed=self.world_seed)
         assert self.disliked is not None
-        train = self.split(seed).train
-        return Side(validation=guides.of_ratings(train, self.disliked, guide, seed=seed))
+        return guides.of_ratings(self.split(seed).train, self.disliked, guide, seed=seed)
 
     def split(self, seed: int) -> Split:
         train, held_out = self.clicks.hold_out(fraction=self.held_out, seed=seed)

@@ -15,7 +15,7 @@ from unexposed.tuning import search
 
 TRIALS = 40
 _KEYS = {"trials": int, "splits": int, "arms": dict}
-_ARM_KEYS = {"trials": int, "splits": int, "start": str, "settings": dict}
+_ARM_KEYS = {"trials": int, "splits": int, "start": str, "keeps": str, "settings": dict}
 
 
 def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[
         if not isinstance(own, dict):
             raise InputError(f"{where}: arms.{label} must be a table, got {own!r}")
         checks.check_keys(own, _ARM_KEYS, f"{where}, arms.{label}")
-        for name in (label, own.get("start", label)):
+        for name in (label, own.get("start", label), own.get("keeps", label)):
             if name not in arms:
                 raise InputError(f"{where}: no arm {name!r}; {did_you_mean(name, arms)}")
             if arms[name].study is None:
@@ -43,6 +43,7 @@ class Plan:
     method: Recommender
     held: tuple[str, ...]  # settings that are not searched
     start: Path | None  # a study whose best settings are tried early
+    keeps: Path | None  # a study whose best settings are held, so that only the others are searched
     trials: int
     splits: int
 
@@ -88,14 +89,18 @@ def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
     # the second training would not be judged, and arms that differ in it share a study
     fixed = {"refit": False} if "refit" in known else {}
     unused = [n for n in known if arm.exposure is not None and n.startswith("popularity_")]
-    start = experiment.arms[own["start"]].study if "start" in own else None
+    start, keeps = (
+        folder / str(experiment.arms[own[key]].study) if key in own else None
+        for key in ("start", "keeps")
+    )
     return Plan(
         path,
         experiment,
         label,
         replace(arm.method, **{**given, **fixed}),
         held=tuple(dict.fromkeys([*arm.stated, *given, *unused])),
-        start=None if start is None else folder / start,
+        start=start,
+        keeps=keeps,
         trials=own.get("trials", experiment.tune.get("trials", TRIALS)),
         splits=own.get("splits", experiment.tune.get("splits", 1)),
     )
@@ -119,14 +124,18 @@ def make(
 ) -> dict[str, Any]:
     """Make one study on the training clicks of its experiment, which judgements do not reach."""
     by = plan.experiment.protocol
+    kept = {} if plan.keeps is None else search.best_settings(plan.keeps)
+    own = checks.known(type(plan.method))
+    kept = {name: value for name, value in kept.items() if name in own and name not in plan.held}
     data = open_data(plan.experiment.data, by, data_dir)
     return search.tune(
         data.clicks,
-        plan.method,
+        replace(plan.method, **kept),
         trials=plan.trials,
         folder=plan.path.parent,
         name=plan.path.stem,
-        fixed=plan.held,
+        fixed=(*plan.held, *kept),
+        reported=tuple(kept),
         splits=plan.splits,
         held_out=by.held_out,
         workers=workers,

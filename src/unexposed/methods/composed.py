@@ -207,7 +207,7 @@ class ComposedMethod(TrainedMethod):
         return ExposureClock(
             parts.exposure.form,
             clicks,
-            parts.exposure.popularity.of(clicks),
+            parts.exposure.table(clicks, side),
             learning.guide.pairs(clicks, side.validation, rng),
             on_training=learning.strategy != "bilevel",
             learning_rate=learning.learning_rate,

@@ -119,11 +119,15 @@ class OnClock(Given):
     form: item_level.Form
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
-        """The exposure that learning starts from."""
-        del side
+        """The exposure that learning starts from: near θ, or near the table given."""
+        table = super().table(clicks, side)
+        if table.ndim > 1:
+            raise InputError(
+                f"exposure_model={self.form} is the same for all users: give one value for each "
+                f"of {clicks.n_items} items, not {table.shape[0]} × {table.shape[1]}"
+            )
         form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
-        start = form.start(self.popularity.of(clicks), share)
-        return form.table(start, share).astype(np.float32)
+        return form.table(form.start(table, share), share).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,11 @@ class Gated(Exposure):
     item_table: str = "item_factors"  # of the relevance model: holds ω_i
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
-        del side
+        if side.exposure is not None:
+            raise InputError(
+                "exposure_model=gated starts from popularity: use exposure_model=items to start "
+                "from a known exposure"
+            )
         return self.popularity.of(clicks)
 
     def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:

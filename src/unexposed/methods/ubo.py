@@ -41,7 +41,9 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
             )
 
     name: ClassVar[str] = "ubo"
-    takes: ClassVar[frozenset[str]] = frozenset({"start", "user_features", "validation"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"start", "exposure", "user_features", "validation"}
+    )
     strategy: Strategy = setting("bilevel", "how the exposure learns")
     exposure_model: Literal["gated", "items", "popularity"] = setting(
         "gated",

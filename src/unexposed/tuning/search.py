@@ -56,6 +56,7 @@ def tune(
     start: Mapping[str, Any] | None = None,
     side: Side | None = None,
     by: str = DEFAULT,
+    reported: tuple[str, ...] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
@@ -63,7 +64,7 @@ def tune(
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
     `by` is the criterion of a method without epochs; one with epochs has it among its settings.
     The first trial takes the settings of `method`, the second those in `start`. Every trial is
-    trained with `side`.
+    trained with `side`. The best settings are those searched, with the fixed ones in `reported`.
     Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
     there; the document of all trials is written to `folder/name.json`.
     """
@@ -89,6 +90,7 @@ def tune(
         "held_out": held_out,
         "seed": seed,
         "side": side or Side(),
+        "reported": reported,
         "by": by,
     }
     written = folder / f"{name}.json"
@@ -371,7 +373,7 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
         "best": {
             "trial": study.best_trial.number,
             "value": study.best_value,
-            "settings": {k: getattr(method, k) for k in task["searched"]},
+            "settings": {k: getattr(method, k) for k in (*task["searched"], *task["reported"])},
             "epochs": study.best_trial.user_attrs.get("best_epochs"),
         },
         "trials": [
