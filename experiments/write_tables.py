@@ -5,13 +5,15 @@ A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, comparisons, serving
+from docs_tables import benchmarks, comparisons, serving, stored, verdict
+from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
+from docs_tables.stored import Place
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
 from unexposed.report.tables import Table, markdown
@@ -22,20 +24,17 @@ PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
 def result(name: str) -> Any:
-    return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return _read(HERE / "results" / f"{name}.json")
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
 def results() -> tuple[dict[str, Any], list[Section]]:
     found = document(HERE)
     return found, sections(found)
-
-
-def compared(name: str, dataset: str) -> str:
-    """The table of a comparison that `compare --json` wrote."""
-    metrics = ["dcg@3", "map@3"]
-    table = comparisons.short_comparison(name, name, result(name), PAPER[dataset], metrics)
-    return markdown(table)
 
 
 def compared_in(name: str) -> str:
@@ -49,8 +48,8 @@ def comparison(name: str) -> Any:
     return asked["found"]["comparison"]
 
 
-def section(name: str, kind: str, files: str = "*") -> str:
-    return section_block(*results(), name, kind=kind, files=files)
+def section(name: str, kind: str, files: str = "*", tables: str = "") -> str:
+    return section_block(*results(), name, kind=kind, files=files, tables=tables)
 
 
 def real(dataset: str) -> str:
@@ -78,12 +77,44 @@ def summary(trained_on: str) -> str:
     return "\n\n".join(parts)
 
 
+def worlds() -> str:
+    """Every method in every world, by true relevance: a table for each generator."""
+    return section("worlds", "compare", "worlds-*", "powers-worlds-")
+
+
+@cache
+def places(question: str, part: str | None = None) -> list[Place]:
+    return stored.places(HERE / question / f"{question}.toml", part=part)
+
+
+def the_verdict() -> str:
+    asked = [*places("real", "held_out"), *places("worlds")]
+    return markdown(verdict.verdict(asked, places("exposure")))
+
+
+def of_exposure(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
+    """A table made from the ablation of exposure learning."""
+    return lambda: markdown(make(places("exposure")))
+
+
+def criteria() -> str:
+    logs = {"Coat": "coat", "Yahoo!R3": "yahoo_r3"}
+    found = {title: _read(HERE / "criterion" / f"{name}.json") for title, name in logs.items()}
+    return markdown(criterion.criteria(found))
+
+
 def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
     """A table made from one file of results."""
     return lambda: markdown(make(result(name)))
 
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
+READ_BY_CLICKS = {
+    "mf": "MF",
+    "umf": "UMF",
+    "umf-true": "UMF, true exposure",
+    "umf-item_means": "UMF, item means of it",
+}
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "results table": ("README.md", partial(summary, "held_out")),
     "cpu table": (ENGINE, written(benchmarks.cpu, "engine_cpu")),
@@ -96,17 +127,34 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),
     "memory table": (SERVING, written(serving.memory, "recommend")),
-    "coat selection": (RESULTS, written(benchmarks.selection, "selection_coat")),
-    "yahoo selection": (RESULTS, written(benchmarks.selection, "selection_yahoo_r3")),
+    "verdict table": (RESULTS, the_verdict),
+    "exposure table": (RESULTS, of_exposure(verdict.exposure)),
+    "oracle share table": (RESULTS, of_exposure(verdict.share)),
+    "clicks table": (RESULTS, of_exposure(partial(verdict.clicks_and_truth, arms=READ_BY_CLICKS))),
+    "worlds results": (
+        RESULTS,
+        partial(section, "worlds", "compare", "worlds-*", "powers-worlds-"),
+    ),
     "coat results": (RESULTS, partial(real, "coat")),
-    "by hand table": (RESULTS, partial(compared, "coat_by_hand", "coat")),
     "yahoo results": (RESULTS, partial(real, "yahoo_r3")),
     "refit results": (RESULTS, partial(summary, "all_clicks")),
-    "strategies results": (RESULTS, partial(section, "strategies", "compare", "strategies*")),
-    "worlds results": (RESULTS, partial(section, "worlds", "compare", "worlds-*")),
-    "exposure results": (RESULTS, partial(section, "exposure", "exposure_trend")),
-    "variance results": (RESULTS, partial(section, "noise", "gradient_variance")),
-    "timing results": (RESULTS, partial(section, "cost", "timing")),
+    "criterion table": (RESULTS, criteria),
+    "criteria": ("experiments/criterion/README.md", criteria),
+    "ablation": ("experiments/exposure/README.md", of_exposure(verdict.exposure)),
+    "shares": ("experiments/exposure/README.md", of_exposure(verdict.share)),
+    "strategies results": (
+        "experiments/strategies/README.md",
+        partial(section, "strategies", "compare", "strategies*"),
+    ),
+    "trend results": (
+        "experiments/trend/README.md",
+        partial(section, "exposure", "exposure_trend"),
+    ),
+    "variance results": (
+        "experiments/variance/README.md",
+        partial(section, "noise", "gradient_variance"),
+    ),
+    "timing results": ("experiments/timing/README.md", partial(section, "cost", "timing")),
 }
 
 

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unexposed.report.experiment_tables import (
+    APART,
     Paper,
     against_best,
     mean_cell,
+    named,
     paper_figure,
     protocol_note,
     test_heads,
 )
-from unexposed.report.tables import NONE, Cell, Table, cells, code, shown
+from unexposed.report.tables import NONE, Cell, Table, cells, shown
 
 
 def short_comparison(
@@ -23,7 +25,7 @@ def short_comparison(
         heads += [shown(metric)] + ["paper"] * bool(paper)
     rows = []
     for result in document["results"]:
-        row = [code(result["method"])]
+        row = [named(result)]
         for metric in metrics:
             row.append(mean_cell(result["metrics"][metric]))
             if paper:
@@ -37,9 +39,11 @@ def side_by_side(
 ) -> Table:
     """One metric on several data sets, each with the paper's figure."""
     rows: dict[str, list[Cell]] = {}
+    names: dict[str, Cell] = {}
     for document, _ in found.values():
         for result in document["results"]:
             rows.setdefault(result["method"], [])
+            names[result["method"]] = named(result)
     for document, paper in found.values():
         own = {result["method"]: result["metrics"][metric] for result in document["results"]}
         for method, row in rows.items():
@@ -48,10 +52,11 @@ def side_by_side(
     heads = ["method"]
     for where in found:
         heads += [f"{where} {shown(metric)}", "paper"]
-    body = [cells(code(method), *row) for method, row in rows.items()]
+    body = [cells(names[method], *row) for method, row in rows.items()]
     seeds = " and ".join(str(n) for n in sorted({d["seeds"] for d, _ in found.values()}))
     note = (
         f"Mean ± sd of {seeds} seeds, best in bold; † below the best, p < .05 (sign-flip test over "
         "users, Holm)."
     )
-    return Table(name, title, heads, body, [note])
+    notes = [note, APART] if any(cell.aside for cell in names.values()) else [note]
+    return Table(name, title, heads, body, notes)
