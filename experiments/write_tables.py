@@ -146,6 +146,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "memory table": (SERVING, written(serving.memory, "recommend")),
     "verdict table": (RESULTS, the_verdict),
     "exposure table": (RESULTS, of_exposure(verdict.exposure)),
+    "oracles table": ("docs/choosing.md", of_exposure(verdict.oracles)),
     "oracle share table": (RESULTS, of_exposure(verdict.share)),
     "clicks table": (RESULTS, of_exposure(partial(verdict.clicks_and_truth, arms=READ_BY_CLICKS))),
     "worlds results": (

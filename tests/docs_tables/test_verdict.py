@@ -5,7 +5,7 @@ import pytest
 
 from docs_tables.criteria import criteria
 from docs_tables.stored import Place, places
-from docs_tables.verdict import clicks_and_truth, exposure, ratio_interval, share, verdict
+from docs_tables.verdict import clicks_and_truth, exposure, oracles, ratio_interval, share, verdict
 from report_world import USERS, write
 from unexposed.report.tables import NONE
 
@@ -76,6 +76,11 @@ def test_the_table_of_exposures_is_less_mf_and_marks_what_is_given():
     assert row(table, "mf")[1] == ".500"
     assert row(table, "umf")[1].startswith("+.100 [")
     assert [r[0].aside for r in table.rows] == ["", "", "oracle"]
+
+
+def test_the_table_of_oracles_has_no_other_row():
+    table = oracles([place("A", mf=0.0, umf=0.1, items_known_disliked=0.2), place("B", mf=0.0)])
+    assert [[c.text[:5] for c in r] for r in table.rows] == [["items", "+.200", NONE]]
 
 
 def test_what_clicks_say_stands_beside_the_truth():
