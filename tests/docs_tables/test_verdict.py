@@ -6,7 +6,8 @@ import pytest
 from docs_tables.criteria import criteria
 from docs_tables.stored import Place, places
 from docs_tables.verdict import clicks_and_truth, exposure, oracles, ratio_interval, share, verdict
-from report_world import USERS, write
+from report_world import write
+from unexposed.experiments.results import read_lines, unpack
 from unexposed.report.tables import NONE
 
 BASE = np.linspace(0.2, 0.8, 60)
@@ -100,7 +101,9 @@ def test_places_take_true_relevance_in_worlds_and_the_protocol_on_data_sets(tmp_
     (known,), (real,), (later,) = (
         places(tmp_path / f"{name}.toml") for name in ("world", "coat", "later")
     )
-    assert known.values["mf"].shape == (USERS,)
+    lines = [li for li in read_lines(tmp_path / "results/world.jsonl") if li["arm"] == "mf"]
+    truth = [unpack(li["protocols"]["true-relevance"]["values"]["dcg@3"]) for li in lines]
+    assert known.values["mf"] == pytest.approx(np.mean(truth, axis=0))
     assert known.pcc["umf"] == pytest.approx(0.45)
     assert real.less("ubo", "mf").mean() == pytest.approx(0.2, abs=0.02)
     assert later.less("umf", "mf") is None
