@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Place:
-    """A data set or world: DCG@3 of each user, mean over seeds, and facts of each arm.
+    """A data set or world: DCG@3 of each user with each seed, and facts of each arm.
 
     By true relevance in a world, which is the least noisy, and else by the experiment's protocol.
     """
@@ -25,14 +25,14 @@ class Place:
     name: str  # of the cell
     title: str
     short: str  # the title without the ratings that a world is made from
-    values: dict[str, Floats]  # arm → (users,)
+    values: dict[str, Floats]  # arm → (seeds, users)
     given: dict[str, str]  # arm → what it is given that clicks do not tell
     pcc: dict[str, float]  # arm → correlation of its exposure with the true one
     held_out: dict[str, float]  # arm → quality on held-out clicks at its best epoch
     epoch: dict[str, float]  # arm → its best epoch
 
     def less(self, arm: str, base: str) -> Floats | None:
-        """The difference of two arms for each user; None where one of them has not been run."""
+        """Arm minus base, (seeds, users); None where one of them has not been run."""
         if arm not in self.values or base not in self.values:
             return None
         return self.values[arm] - self.values[base]
@@ -58,7 +58,7 @@ def places(path: Path, *, part: str | None = None) -> list[Place]:
                 cell.name,
                 data_title(asked.data),
                 _short(asked.data),
-                {r.label: r.values[METRIC].mean(axis=0) for r in compared.results},
+                {r.label: r.values[METRIC] for r in compared.results},
                 {label: arm.given for label, arm in asked.arms.items()},
                 _means({a: [li.get("exposure_correlation") for li in o] for a, o in facts.items()}),
                 _means(

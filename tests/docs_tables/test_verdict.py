@@ -16,7 +16,7 @@ NOISE = np.resize([0.01, -0.01], 60)  # sums to 0
 
 def place(name: str, **gains: float) -> Place:
     """A world in which an arm lies above the base by its gain, for every user, up to noise."""
-    values = {arm.replace("_", "-"): BASE + gain + NOISE * gain for arm, gain in gains.items()}
+    values = {a.replace("_", "-"): np.stack([BASE + g + NOISE * g] * 2) for a, g in gains.items()}
     given = {arm: "given dislikes" if "disliked" in arm else "" for arm in values}
     given |= {arm: "oracle" for arm in values if arm.startswith("items-known")}
     facts = dict.fromkeys(values, 0.5)
@@ -41,10 +41,20 @@ def test_the_verdict_has_each_difference_with_interval_and_p_and_a_dash_where_no
 def test_the_verdict_corrects_p_for_the_number_of_its_cells():
     lone = place("A", ubo=0.0, umf=0.0)
     shift = np.where(np.arange(60) < 38, 0.1, -0.1)  # p about .05 on its own
-    lone.values["ubo"] = BASE + shift
+    lone.values["ubo"] += shift
     many = [lone, *(place(name, ubo=0.0, umf=0.0, mf=0.0) for name in "BCDE")]
     alone, among = (float(verdict(a, []).rows[0][1].text.split("p = ")[1]) for a in ([lone], many))
     assert among > 2 * alone
+
+
+def test_a_difference_that_one_seed_denies_is_not_bold():
+    asked = place("A", ubo=0.1, umf=0.0)
+    assert verdict([asked], []).rows[0][1].bold
+    asked.values["ubo"][0] -= 0.11
+    asked.values["ubo"][1] += 0.11  # the mean over seeds, and so p, stays
+    cell = verdict([asked], []).rows[0][1]
+    assert "p < .001" in cell.text
+    assert not cell.bold
 
 
 def test_guided_arms_of_another_experiment_stand_beside_the_same_world():
@@ -65,10 +75,10 @@ def test_a_share_is_the_gain_over_the_frozen_arm_relative_to_the_oracles():
 
 def test_the_interval_of_a_ratio_holds_the_ratio_and_narrows_with_pairing():
     rng = np.random.default_rng(1)
-    below = rng.normal(1, 0.3, 400)
+    below = rng.normal(1, 0.3, (2, 400))
     low, high = ratio_interval(0.5 * below, below)
     assert (low, high) == pytest.approx((0.5, 0.5))
-    low, high = ratio_interval(rng.normal(0.5, 0.3, 400), below)
+    low, high = ratio_interval(rng.normal(0.5, 0.3, (2, 400)), below)
     assert low < 0.5 < high
 
 
@@ -103,7 +113,7 @@ def test_places_take_true_relevance_in_worlds_and_the_protocol_on_data_sets(tmp_
     )
     lines = [li for li in read_lines(tmp_path / "results/world.jsonl") if li["arm"] == "mf"]
     truth = [unpack(li["protocols"]["true-relevance"]["values"]["dcg@3"]) for li in lines]
-    assert known.values["mf"] == pytest.approx(np.mean(truth, axis=0))
+    assert known.values["mf"] == pytest.approx(np.stack(truth))
     assert known.pcc["umf"] == pytest.approx(0.45)
     assert real.less("ubo", "mf").mean() == pytest.approx(0.2, abs=0.02)
     assert later.less("umf", "mf") is None
