@@ -5,16 +5,18 @@ A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, comparisons, serving
+from docs_tables import benchmarks, comparisons, serving, stored, verdict
+from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
+from docs_tables.stored import Place
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
-from unexposed.report.tables import Table, markdown
+from unexposed.report.tables import Table, markdown, shown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -22,7 +24,11 @@ PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
 def result(name: str) -> Any:
-    return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return _read(HERE / "results" / f"{name}.json")
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -31,51 +37,88 @@ def results() -> tuple[dict[str, Any], list[Section]]:
     return found, sections(found)
 
 
-def compared(name: str, dataset: str) -> str:
-    """The table of a comparison that `compare --json` wrote."""
-    metrics = ["dcg@3", "map@3"]
-    table = comparisons.short_comparison(name, name, result(name), PAPER[dataset], metrics)
-    return markdown(table)
-
-
 def compared_in(name: str) -> str:
-    """DCG@3 of the methods of an experiment."""
-    return markdown(comparisons.short_comparison(name, name, comparison(name), {}, ["dcg@3"]))
+    """DCG@3 of the methods of an experiment, or the command that makes them."""
+    asked = next(about for about in results()[0]["experiments"] if about["name"] == name)
+    if not asked.get("found"):
+        return f"Results are missing; to make them: `{asked['command']}`."
+    found = asked["found"]["comparison"]
+    return markdown(comparisons.short_comparison(name, name, found, {}, ["dcg@3"]))
 
 
-def comparison(name: str) -> Any:
-    """The comparison that an experiment's results give."""
-    asked = next(a for a in results()[0]["experiments"] if a["name"] == name)
-    return asked["found"]["comparison"]
+def section(name: str, kind: str, files: str = "*", tables: str = "") -> str:
+    return section_block(*results(), name, kind=kind, files=files, tables=tables)
 
 
-def section(name: str, kind: str, files: str = "*") -> str:
-    return section_block(*results(), name, kind=kind, files=files)
-
-
-def real(dataset: str) -> str:
-    """The table of a data set with a tenth of the clicks held out."""
-    name = f"real-{dataset}-held_out"
-    return section(f"section-{name}", "compare", name)
-
-
-def summary(trained_on: str) -> str:
-    """DCG@3 on the real data sets beside the paper's."""
+def real(trained_on: str) -> dict[str, dict[str, Any]]:
+    """The experiments on real data sets, by the title of the data set."""
     names = [f"real-{dataset}-{trained_on}" for dataset in ("coat", "yahoo_r3")]
-    asked = [a for a in results()[0]["experiments"] if a["name"] in names]
-    found = {
-        about["where"]: (about["found"]["comparison"], PAPER[about["data"]["dataset"]])
-        for about in asked
-        if about.get("found")
-    }
-    parts = []
-    if found:
-        parts.append(markdown(comparisons.side_by_side("results", "Results", found, "dcg@3")))
-    lacking = (about for about in asked if about["missing"] or about["problem"])
-    missing = dict.fromkeys(f"`{about['command']}`" for about in lacking)
-    if missing:
-        parts.append(f"Some results are missing; to make them: {', '.join(missing)}.")
-    return "\n\n".join(parts)
+    asked = (about for about in results()[0]["experiments"] if about["name"] in names)
+    return {about["where"]: about for about in asked}
+
+
+def compared_with(about: dict[str, Any]) -> tuple[dict[str, Any], comparisons.Paper] | None:
+    """The comparison of an experiment and the paper's figures, if it has been run."""
+    if not about.get("found"):
+        return None
+    return about["found"]["comparison"], PAPER[about["data"]["dataset"]]
+
+
+def summary() -> str:
+    """DCG@3 on the real data sets beside the paper's."""
+    asked = real("held_out")
+    found = {where: pair for where, about in asked.items() if (pair := compared_with(about))}
+    table = comparisons.side_by_side("results", "Results", found, "dcg@3")
+    return "\n\n".join([markdown(table), *_lacking(asked.values())])
+
+
+def real_traffic() -> str:
+    """DCG@3 and MAP@3 with a tenth of the clicks held out, and DCG@3 with all of them."""
+    asked, refitted = real("held_out"), real("all_clicks")
+    columns = []
+    for where, about in asked.items():
+        if pair := compared_with(about):
+            columns += [
+                comparisons.Column(f"{where} {shown(metric)}", pair[0], metric, pair[1])
+                for metric in ("dcg@3", "map@3")
+            ]
+        if pair := compared_with(refitted[where]):
+            columns.append(comparisons.Column(f"{where} DCG@3, all clicks", pair[0], "dcg@3", {}))
+    table = comparisons.columns("real", "Real random traffic", columns, PAPER["titles"])
+    return "\n\n".join([markdown(table), *_lacking([*asked.values(), *refitted.values()])])
+
+
+def _lacking(abouts: Iterable[dict[str, Any]]) -> list[str]:
+    """The commands that make missing results, as a paragraph."""
+    lacking = (about for about in abouts if about["missing"] or about["problem"])
+    commands = dict.fromkeys(f"`{about['command']}`" for about in lacking)
+    return [f"Some results are missing; to make them: {', '.join(commands)}."] if commands else []
+
+
+def worlds() -> str:
+    """Every method in every world, by true relevance: a table for each generator."""
+    return section("worlds", "compare", "worlds-*", "powers-worlds-")
+
+
+@cache
+def places(question: str, part: str | None = None) -> list[Place]:
+    return stored.places(HERE / question / f"{question}.toml", part=part)
+
+
+def the_verdict() -> str:
+    asked = [*places("real", "held_out"), *places("worlds")]
+    return markdown(verdict.verdict(asked, places("exposure")))
+
+
+def of_exposure(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
+    """A table made from the ablation of exposure learning."""
+    return lambda: markdown(make(places("exposure")))
+
+
+def criteria() -> str:
+    logs = {"Coat": "coat", "Yahoo!R3": "yahoo_r3"}
+    found = {title: _read(HERE / "criterion" / f"{name}.json") for title, name in logs.items()}
+    return markdown(criterion.criteria(found))
 
 
 def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
@@ -84,8 +127,13 @@ def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
 
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
+READ_BY_CLICKS = {
+    "mf": "MF",
+    "umf-true": "UMF, true exposure",
+    "umf-item_means": "UMF, item means of it",
+}
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
-    "results table": ("README.md", partial(summary, "held_out")),
+    "results table": ("README.md", summary),
     "cpu table": (ENGINE, written(benchmarks.cpu, "engine_cpu")),
     "validation batch table": (ENGINE, partial(compared_in, "validation_batch")),
     "share table": (ENGINE, written(benchmarks.share, "epoch_share")),
@@ -96,17 +144,33 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),
     "memory table": (SERVING, written(serving.memory, "recommend")),
-    "coat selection": (RESULTS, written(benchmarks.selection, "selection_coat")),
-    "yahoo selection": (RESULTS, written(benchmarks.selection, "selection_yahoo_r3")),
-    "coat results": (RESULTS, partial(real, "coat")),
-    "by hand table": (RESULTS, partial(compared, "coat_by_hand", "coat")),
-    "yahoo results": (RESULTS, partial(real, "yahoo_r3")),
-    "refit results": (RESULTS, partial(summary, "all_clicks")),
-    "strategies results": (RESULTS, partial(section, "strategies", "compare", "strategies*")),
-    "worlds results": (RESULTS, partial(section, "worlds", "compare", "worlds-*")),
-    "exposure results": (RESULTS, partial(section, "exposure", "exposure_trend")),
-    "variance results": (RESULTS, partial(section, "noise", "gradient_variance")),
-    "timing results": (RESULTS, partial(section, "cost", "timing")),
+    "verdict table": (RESULTS, the_verdict),
+    "exposure table": (RESULTS, of_exposure(verdict.exposure)),
+    "oracles table": ("docs/choosing.md", of_exposure(verdict.oracles)),
+    "oracle share table": (RESULTS, of_exposure(verdict.share)),
+    "clicks table": (RESULTS, of_exposure(partial(verdict.clicks_and_truth, arms=READ_BY_CLICKS))),
+    "worlds results": (
+        RESULTS,
+        partial(section, "worlds", "compare", "worlds-*", "powers-worlds-"),
+    ),
+    "real results": (RESULTS, real_traffic),
+    "criterion table": (RESULTS, criteria),
+    "criteria": ("experiments/criterion/README.md", criteria),
+    "ablation": ("experiments/exposure/README.md", of_exposure(verdict.exposure)),
+    "shares": ("experiments/exposure/README.md", of_exposure(verdict.share)),
+    "strategies results": (
+        "experiments/strategies/README.md",
+        partial(section, "strategies", "compare", "strategies*"),
+    ),
+    "trend results": (
+        "experiments/trend/README.md",
+        partial(section, "exposure", "exposure_trend"),
+    ),
+    "variance results": (
+        "experiments/variance/README.md",
+        partial(section, "noise", "gradient_variance"),
+    ),
+    "timing results": ("experiments/timing/README.md", partial(section, "cost", "timing")),
 }
 
 

@@ -61,7 +61,7 @@ def compared(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
         "protocols": protocols,
         "by_popularity": {"head": part, "middle": part, "tail": part},
         "recommended": {"k": 10, "coverage": 0.4, "gini": 0.5, "mean_popularity": 12.0},
-        "facts": {"best_epoch": 3},
+        "facts": {"best_epoch": 3, "best_value": 0.5},
     }
 
 

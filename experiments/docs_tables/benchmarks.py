@@ -3,8 +3,7 @@
 from statistics import mean
 from typing import Any
 
-from unexposed.methods import make
-from unexposed.report.tables import NONE, Cell, Table, cells, code, signed
+from unexposed.report.tables import NONE, Cell, Table, cells, code
 
 
 def card(document: dict[str, Any]) -> Table:
@@ -103,41 +102,3 @@ def estimator(document: dict[str, Any]) -> Table:
         "training included in the last."
     )
     return Table("estimator", "Ways to draw negatives", heads, rows, [note])
-
-
-def selection(document: dict[str, Any]) -> Table:
-    """How well each estimate on held-out clicks chooses epochs and settings, best first.
-
-    At the propensity exponent that methods use by default; the document has others.
-    """
-    exponent = f"{make('mf').snips_exponent:g}"
-    found = [
-        (name.removesuffix(f", {exponent}"), values)
-        for name, values in document["estimates"].items()
-        if name.endswith(f", {exponent}")
-    ]
-    rows = [
-        [
-            Cell(name),
-            Cell(f"{values['epoch_regret']:.4f}"),
-            Cell(signed(values["rank_correlation"])),
-            Cell(f"{values['dcg_of_its_best']:.3f}"),
-        ]
-        for name, values in sorted(found, key=lambda pair: pair[1]["epoch_regret"])
-    ]
-    heads = [
-        "list",
-        "DCG@3 lost by its epochs",
-        "rank correlation of settings",
-        "DCG@3 of its settings",
-    ]
-    methods = ", ".join(document["methods"])
-    splits = document.get("splits", 1)
-    trained = "one split" if splits == 1 else f"the mean of {splits} splits"
-    note = (
-        f"{document['trials']} settings of {methods}, {trained}, exponent {exponent}; the mean of "
-        f"their best judged DCG@3 is {document['best_judged']:.3f}, the best of all "
-        f"{document['best_of_all']:.3f}. few: DCG@3 among ten random items; top 20 and all: "
-        "DCG@20 and DCG over the catalogue; pooled: normalised over all users."
-    )
-    return Table("selection", "What to choose by", heads, rows, [note])

@@ -1,6 +1,7 @@
 """Blocks of Markdown pages, between two comments, that are written from results."""
 
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import Any
 
@@ -19,20 +20,27 @@ def filled(text: str, name: str, content: str) -> str:
 
 
 def section_block(
-    document: dict[str, Any], sections: list[Section], name: str, *, kind: str, files: str = "*"
+    document: dict[str, Any],
+    sections: list[Section],
+    name: str,
+    *,
+    kind: str,
+    files: str = "*",
+    tables: str = "",
 ) -> str:
     """The tables of a section, where they came from, and the commands for missing results.
 
-    Missing results are looked for in experiments of this kind whose files match.
+    Only tables whose name begins so, and experiments of this kind whose name matches `files`.
     """
     missing = _missing(document, kind, files)
     for section in sections:
         if section.name == name:
-            parts = list(section.text)
-            for table in section.tables:
-                parts.append(f"**{table.title}**\n\n{markdown(table)}")
-            parts += [_made_by(about) for about in section.experiments]
-            return "\n\n".join([*parts, *missing])
+            chosen = [table for table in section.tables if table.name.startswith(tables)]
+            if not chosen:
+                break
+            parts = [*section.text, *(f"**{t.title}**\n\n{markdown(t)}" for t in chosen)]
+            own = [about for about in section.experiments if fnmatch(about["name"], files)]
+            return "\n\n".join([*parts, *_made_by(own), *missing])
     return "\n\n".join(missing) or "No results yet."
 
 
@@ -49,16 +57,21 @@ def _missing(document: dict[str, Any], kind: str, files: str) -> list[str]:
     return ["\n".join(["Results are missing. To make them:", "", *commands])] if commands else []
 
 
-def _made_by(about: dict[str, Any]) -> str:
-    """Command, machine, commit and time behind an experiment's numbers, in one sentence."""
-    origins = about["origins"]
+def _made_by(abouts: Sequence[dict[str, Any]]) -> list[str]:
+    """Command, machine, commit and time behind numbers, in one sentence for each command."""
+    origins: dict[str, list[dict[str, Any]]] = {}
+    for about in abouts:
+        origins.setdefault(about["command"], []).extend(about["origins"])
+    return [_made(command, arms) for command, arms in origins.items()]
 
+
+def _made(command: str, arms: Sequence[dict[str, Any]]) -> str:
     def every(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(value) for arm in origins for value in arm[key]))
+        return ", ".join(dict.fromkeys(str(value) for arm in arms for value in arm[key]))
 
-    commits = ", ".join(dict.fromkeys(str(c)[:10] for arm in origins for c in arm["commits"]))
-    took = seconds(sum(arm["seconds"] for arm in origins))
+    commits = ", ".join(dict.fromkeys(str(c)[:10] for arm in arms for c in arm["commits"]))
+    took = seconds(sum(arm["seconds"] for arm in arms))
     return (
-        f"Made by `{about['command']}`; engine {every('engines') or NONE}, {every('machines')}, "
+        f"Made by `{command}`; engine {every('engines') or NONE}, {every('machines')}, "
         f"commit {commits or NONE}, {took} in all."
     )

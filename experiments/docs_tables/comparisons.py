@@ -1,17 +1,22 @@
 """Short tables of comparisons for README and docs/, with the paper's figures beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from unexposed.report.experiment_tables import (
+    APART,
     Paper,
+    Titles,
     against_best,
+    explained,
     mean_cell,
+    named,
     paper_figure,
     protocol_note,
     test_heads,
 )
-from unexposed.report.tables import NONE, Cell, Table, cells, code, shown
+from unexposed.report.tables import NONE, Cell, Table, cells, shown
 
 
 def short_comparison(
@@ -23,7 +28,7 @@ def short_comparison(
         heads += [shown(metric)] + ["paper"] * bool(paper)
     rows = []
     for result in document["results"]:
-        row = [code(result["method"])]
+        row = [named(result)]
         for metric in metrics:
             row.append(mean_cell(result["metrics"][metric]))
             if paper:
@@ -32,14 +37,54 @@ def short_comparison(
     return Table(name, title, heads + test_heads(first), rows, [protocol_note(document)])
 
 
+@dataclass(frozen=True)
+class Column:
+    """One metric of one comparison, with the paper's figures where they are comparable."""
+
+    head: str
+    document: dict[str, Any]
+    metric: str
+    paper: Paper
+
+
+def columns(name: str, title: str, asked: Sequence[Column], titles: Titles) -> Table:
+    """The methods of several comparisons, with the paper's figures in brackets."""
+    names: dict[str, Cell] = {}
+    rows: dict[str, list[Cell]] = {}
+    for at, column in enumerate(asked):
+        for result in column.document["results"]:
+            method = result["method"]
+            names[method] = named(result)
+            row = rows.setdefault(method, [Cell(NONE)] * len(asked))
+            theirs = paper_figure(column.paper, column.metric, method)
+            row[at] = mean_cell(result["metrics"][column.metric], aside=theirs)
+    body = [cells(names[method], *row) for method, row in rows.items()]
+    notes = [_note(column.document for column in asked), "In brackets: the paper's figure."]
+    if any(cell.aside for cell in names.values()):
+        notes.append(APART)
+    if said := explained(list(names), titles):
+        notes.append(f"{said}.")
+    return Table(name, title, ["method", *(column.head for column in asked)], body, notes)
+
+
+def _note(documents: Iterable[dict[str, Any]]) -> str:
+    seeds = " and ".join(str(n) for n in sorted({document["seeds"] for document in documents}))
+    return (
+        f"Mean ± sd of {seeds} seeds, best in bold; † below the best, p < .05 (sign-flip test over "
+        "users, Holm)."
+    )
+
+
 def side_by_side(
     name: str, title: str, found: Mapping[str, tuple[dict[str, Any], Paper]], metric: str
 ) -> Table:
     """One metric on several data sets, each with the paper's figure."""
     rows: dict[str, list[Cell]] = {}
+    names: dict[str, Cell] = {}
     for document, _ in found.values():
         for result in document["results"]:
             rows.setdefault(result["method"], [])
+            names[result["method"]] = named(result)
     for document, paper in found.values():
         own = {result["method"]: result["metrics"][metric] for result in document["results"]}
         for method, row in rows.items():
@@ -48,10 +93,7 @@ def side_by_side(
     heads = ["method"]
     for where in found:
         heads += [f"{where} {shown(metric)}", "paper"]
-    body = [cells(code(method), *row) for method, row in rows.items()]
-    seeds = " and ".join(str(n) for n in sorted({d["seeds"] for d, _ in found.values()}))
-    note = (
-        f"Mean ± sd of {seeds} seeds, best in bold; † below the best, p < .05 (sign-flip test over "
-        "users, Holm)."
-    )
-    return Table(name, title, heads, body, [note])
+    body = [cells(names[method], *row) for method, row in rows.items()]
+    note = _note(document for document, _ in found.values())
+    notes = [note, APART] if any(cell.aside for cell in names.values()) else [note]
+    return Table(name, title, heads, body, notes)

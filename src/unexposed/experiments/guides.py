@@ -18,14 +18,14 @@ from unexposed.data.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.sampling.validation import ValidationSet
 
-GUIDES = ("traffic", "disliked")
+SAID = {"traffic": "random traffic", "disliked": "dislikes"}  # guide → what it tells
 
 
 def parse(text: str) -> tuple[str, float]:
     """Split a guide into its name and share: `traffic:0.02` is ("traffic", .02)."""
     name, _, share = text.partition(":")
-    if name not in GUIDES:
-        raise InputError(f"no guide {name!r}; {did_you_mean(name, GUIDES)}")
+    if name not in SAID:
+        raise InputError(f"no guide {name!r}; {did_you_mean(name, SAID)}")
     try:
         value = float(share or 1)
     except ValueError:

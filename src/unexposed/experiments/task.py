@@ -5,6 +5,7 @@ from typing import Any
 
 from unexposed import settings as checks
 from unexposed.evaluation.protocols import Protocol
+from unexposed.experiments import guides
 from unexposed.experiments.data import Data
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Silent
@@ -23,6 +24,13 @@ class Arm:
     guide: str | None = None  # the validation set that it is given, of `guides.py`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def given(self) -> str:
+        """What it is given that clicks do not tell; such an arm competes with no other."""
+        if self.exposure is not None:
+            return "oracle"
+        return "" if self.guide is None else f"given {guides.SAID[guides.parse(self.guide)[0]]}"
 
 
 @dataclass(frozen=True)

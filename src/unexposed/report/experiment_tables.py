@@ -19,25 +19,33 @@ from unexposed.report.tables import (
 
 Paper = Mapping[str, Mapping[str, Sequence[float]]]  # metric → method → mean and deviation
 Titles = Mapping[str, str]  # of arms
+APART = "Rows that are given more than clicks, named in brackets, do not compete."
 
 
 def full_comparison(name: str, title: str, document: dict[str, Any], paper: Paper) -> Table:
     """Every metric of the protocol, the paper's figure after ours, and the test if there is one."""
     metrics = list(document["results"][0]["metrics"])
     first = "dcg@3" if "dcg@3" in metrics else metrics[0]
-    tested = "p_holm" in document["results"][0]["metrics"][first]
+    tested = any("p_holm" in result["metrics"][first] for result in document["results"])
     rows = []
     for result in document["results"]:
         found, method = result["metrics"], result["method"]
         figures = [mean_cell(found[m], aside=paper_figure(paper, m, method)) for m in metrics]
         test = against_best(found[first]) if tested else []
-        rows.append(cells(code(method), *figures, *test))
+        rows.append(cells(named(result), *figures, *test))
     heads = ["method", *map(shown, metrics), *(test_heads(first) if tested else [])]
     mark = "; † below the best, p < .05 (sign-flip test over users, Holm)" if tested else ""
     notes = [protocol_note(document), f"Best in bold{mark}."]
-    if any(cell.aside for row in rows for cell in row):
+    if any(cell.aside for row in rows for cell in row[1:]):
         notes.append("In brackets: the paper's figure.")
+    if any(result.get("given") for result in document["results"]):
+        notes.append(APART)
     return Table(name, title, heads, rows, notes)
+
+
+def named(result: dict[str, Any]) -> Cell:
+    """The name of a row, with what it is given beside the clicks."""
+    return Cell(result["method"], code=True, aside=result.get("given", ""))
 
 
 def mean_cell(metric: dict[str, Any], *, aside: str = "") -> Cell:
@@ -47,7 +55,9 @@ def mean_cell(metric: dict[str, Any], *, aside: str = "") -> Cell:
 
 
 def against_best(metric: dict[str, Any]) -> list[Cell]:
-    """The two cells under `test_heads`."""
+    """The two cells under `test_heads`; dashes where the arm does not compete."""
+    if "p_holm" not in metric:
+        return cells(NONE, NONE)
     return cells(number(abs(metric["below_best"])), p_value(metric["p_holm"]))
 
 
@@ -122,10 +132,12 @@ def _interval(ends: Sequence[float]) -> str:
     return f"{number(ends[0])} … {number(ends[1])}"
 
 
-def powers(name: str, title: str, arms: Sequence[dict[str, Any]], metric: str) -> Table:
+def powers(
+    name: str, title: str, arms: Sequence[dict[str, Any]], metric: str, protocol: str
+) -> Table:
     """Each method at every power of the exposure, and how near its exposure is to the true one."""
     every = sorted({power for arm in arms for power in arm["powers"]})
-    rivals = [arm for arm in arms if not arm["is_oracle"]]
+    rivals = [arm for arm in arms if not arm["given"]]
     best = {
         power: max((_at(arm, "mean").get(power, -math.inf) for arm in rivals), default=math.inf)
         for power in every
@@ -135,11 +147,12 @@ def powers(name: str, title: str, arms: Sequence[dict[str, Any]], metric: str) -
     for arm in arms:
         mean, sd, pcc = (_at(arm, part) for part in ("mean", "sd", "pcc"))
         figures = [Cell(spread(mean.get(p), sd.get(p)), mean.get(p) == best[p]) for p in every]
-        rows.append(cells(code(arm["arm"]), *figures, *(number(pcc.get(p)) for p in known)))
+        name_cell = Cell(arm["arm"], code=True, aside=arm["given"])
+        rows.append(cells(name_cell, *figures, *(number(pcc.get(p)) for p in known)))
     heads = ["method", *(f"power {p:g}" for p in every), *(f"PCC, power {p:g}" for p in known)]
-    notes = [f"{shown(metric)}, mean ± sd over seeds; best in bold."]
+    notes = [f"{shown(metric)} under `{protocol}`, mean ± sd over seeds; best in bold."]
     if len(rivals) < len(arms):
-        notes.append("Oracles, which are given the true exposure or a part of it, do not compete.")
+        notes.append(APART)
     if known:
         notes.append("PCC: correlation of the model's exposure with the true one.")
     return Table(name, title, heads, rows, notes)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unexposed.data.datasets import DATASETS
 from unexposed.errors import InputError
@@ -41,6 +41,34 @@ def files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
 
 
+class Stored(NamedTuple):
+    """An experiment, its stored results that are current, and how many are not."""
+
+    asked: Experiment | None  # without the arms whose tuning study is not made yet
+    lines: list[Line]
+    stale: int
+    problem: str | None  # why arms are left out
+
+
+def stored(cell: experiment.Cell) -> Stored:
+    """Read an experiment and its results; it is None if even its arms without a study are wrong."""
+    problem = None
+    try:
+        asked = cell.read()
+    except InputError as error:
+        problem, ready = str(error), cell.ready()
+        try:
+            asked = cell.read(tuned=ready)
+        except InputError:
+            return Stored(None, [], 0, problem)
+        asked = replace(asked, arms={name: asked.arms[name] for name in ready})
+    every = results.read_lines(cell.results / f"{cell.name}.jsonl")
+    latest = {running.pair_of(line): line for line in every if running.is_current(asked, line)}
+    wanted = ((arm, seed) for arm in asked.arms for seed in range(asked.seeds))
+    stale = sum(not running.is_current(asked, line) for line in every)
+    return Stored(asked, [latest[pair] for pair in wanted if pair in latest], stale, problem)
+
+
 def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
     """One experiment: what it asks for, its results so far, and the command for the rest."""
     about: dict[str, Any] = {
@@ -51,24 +79,16 @@ def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
         "problem": None,
         "missing": [],
     }
-    try:
-        asked = cell.read()
-    except InputError as error:
-        about["problem"] = str(error).replace(f"{folder.parent}/", "")
-        ready = cell.ready()
-        try:  # without the arms whose tuning study is not made yet
-            asked = cell.read(tuned=ready)
-        except InputError:
-            return about
-        asked = replace(asked, arms={name: asked.arms[name] for name in ready})
-    stored = results.read_lines(cell.results / f"{cell.name}.jsonl")
-    latest = {running.pair_of(line): line for line in stored if running.is_current(asked, line)}
-    wanted = [(arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
-    lines = [latest[pair] for pair in wanted if pair in latest]
+    asked, lines, stale, problem = stored(cell)
+    about["problem"] = problem and problem.replace(f"{folder.parent}/", "")
+    if asked is None:
+        return about
+    done = {running.pair_of(line) for line in lines}
     missing: dict[str, list[int]] = {}
-    for arm, seed in wanted:
-        if (arm, seed) not in latest:
-            missing.setdefault(arm, []).append(seed)
+    for arm in asked.arms:
+        for seed in range(asked.seeds):
+            if (arm, seed) not in done:
+                missing.setdefault(arm, []).append(seed)
     about |= {
         "title": asked.title,
         "data": asked.data,
@@ -76,7 +96,7 @@ def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
         "protocol": asked.protocol.name,
         "seeds": asked.seeds,
         "arms": len(asked.arms),
-        "stale": sum(not running.is_current(asked, line) for line in stored),
+        "stale": stale,
         "missing": [{"arm": arm, "seeds": seeds} for arm, seeds in missing.items()],
         "origins": summary.origins(lines),
         "found": {},
@@ -105,12 +125,13 @@ def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
     if not first.results:
         return {}
     complete = {result.label for result in first.results}
+    given = {label: arm.given for label, arm in asked.arms.items() if arm.given}
     others = [from_lines(asked, lines, by=by) for by in asked.also]
     main = METRIC if METRIC in asked.protocol.metrics else next(iter(asked.protocol.metrics))
     return {
         "metric": main,
-        "comparison": summary.comparison(first, tested=True),
-        "also": [summary.comparison(other, tested=False) for other in others],
+        "comparison": summary.comparison(first, given, tested=True),
+        "also": [summary.comparison(other, given, tested=False) for other in others],
         "exposures": summary.exposures(lines),
         "ablation": summary.ablation(first, main),
         "strata": summary.strata([line for line in lines if line["arm"] in complete]),

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
+from unexposed.evaluation.truth import TRUE_RELEVANCE
 from unexposed.report import experiment_tables as make
 from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure
@@ -100,21 +102,42 @@ def _powers(document: Document) -> Section | None:
     if not chosen:
         return None
     metric = chosen[0]["found"]["metric"]
-    worlds: dict[str, list[About]] = {}
+    worlds: dict[tuple[str, str], list[About]] = {}  # by question and world
     for about in chosen:
-        worlds.setdefault(world_title(about["data"]), []).append(about)
+        worlds.setdefault((_question(about), world_title(about["data"])), []).append(about)
+    several = len({question for question, _ in worlds}) > 1
     panels: list[dict[str, Any]] = [
-        {"name": _world_name(abouts[0]), "title": title, "arms": _over_powers(abouts, metric)}
-        for title, abouts in worlds.items()
+        {
+            "name": f"{question}-{_world_name(abouts[0])}",
+            "title": f"{title} ({question})" if several else title,
+            "arms": _over_powers(abouts, metric),
+            "protocol": _by_truth(abouts[0])["protocol"],
+        }
+        for (question, title), abouts in worlds.items()
     ]
     return Section(
         "worlds",
         "Worlds with known exposure",
         _caveats(document, chosen),
-        [make.powers(f"powers-{p['name']}", p["title"], p["arms"], metric) for p in panels],
+        [
+            make.powers(f"powers-{p['name']}", p["title"], p["arms"], metric, p["protocol"])
+            for p in panels
+        ],
         chosen,
         lambda looks: [figures.powers(panels, looks, metric=metric)],
     )
+
+
+def _question(about: About) -> str:
+    """The name of the folder that an experiment lies in."""
+    return PurePath(about["command"]).parent.name
+
+
+def _by_truth(about: About) -> dict[str, Any]:
+    """The comparison by true relevance, where there is one: it is the least noisy."""
+    found = about["found"]
+    every = [*found["also"], found["comparison"]]
+    return next((c for c in every if c["protocol"] == TRUE_RELEVANCE.name), found["comparison"])
 
 
 def _over_powers(abouts: list[About], metric: str) -> list[dict[str, Any]]:
@@ -122,14 +145,14 @@ def _over_powers(abouts: list[About], metric: str) -> list[dict[str, Any]]:
     arms: dict[str, dict[str, Any]] = {}
     for about in sorted(abouts, key=lambda about: about["data"]["power"]):
         origins = {origin["arm"]: origin for origin in about["origins"]}
-        for result in about["found"]["comparison"]["results"]:
+        for result in _by_truth(about)["results"]:
             arm = result["method"]
             own = arms.setdefault(
                 arm,
                 {
                     "arm": arm,
                     "learns": learns(origins[arm]["method"]),
-                    "is_oracle": origins[arm]["exposure"] is not None,
+                    "given": result["given"],
                     **{part: [] for part in ("powers", "mean", "sd", "pcc")},
                 },
             )

@@ -1,6 +1,6 @@
 """Results of one experiment as plain data: means, tests, trends, times."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,27 +48,35 @@ def _rows(found: Comparison) -> dict[str, Result]:
     }
 
 
-def comparison(found: Comparison, *, tested: bool) -> dict[str, Any]:
-    """Every metric of every arm, with tests against the best where asked for."""
+def comparison(found: Comparison, given: Mapping[str, str], *, tested: bool) -> dict[str, Any]:
+    """Every metric of every arm, with tests against the best where asked for.
+
+    Arms that are given more than clicks, by label, neither are the best nor are tested.
+    """
     rows = _rows(found)
+    rivals = {arm: result for arm, result in rows.items() if result.label not in given}
     metrics: dict[str, dict[str, Any]] = {arm: {} for arm in rows}
     for metric in found.protocol.metrics:
-        best = max(rows, key=lambda arm: float(rows[arm].values[metric].mean()))
-        against = found.against_best(metric) if tested else {}
+        values = {arm: result.values[metric] for arm, result in rivals.items()}
+        best = max(values, key=lambda arm: float(values[arm].mean()), default=None)
+        against = statistics.against_best(values, seed=0) if tested and values else {}
         for arm, result in rows.items():
             mean, sd = statistics.mean_sd(result.values[metric])
             metrics[arm][metric] = {"mean": mean, "sd": sd, "best": arm == best}
-            if tested:
+            if arm in against:
                 metrics[arm][metric] |= {
-                    "below_best": 0.0 - against[result.label].difference,  # no negative zero
-                    "p_holm": against[result.label].p_holm,
-                    "significant": against[result.label].significant,
+                    "below_best": 0.0 - against[arm].difference,  # no negative zero
+                    "p_holm": against[arm].p_holm,
+                    "significant": against[arm].significant,
                 }
     return {
         "protocol": found.protocol.name,
         "users": found.users,
         "seeds": found.seeds,
-        "results": [{"method": arm, "metrics": metrics[arm]} for arm in rows],
+        "results": [
+            {"method": arm, "given": given.get(result.label, ""), "metrics": metrics[arm]}
+            for arm, result in rows.items()
+        ],
     }
 
 

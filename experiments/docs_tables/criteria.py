@@ -1,0 +1,30 @@
+"""Which criterion on held-out clicks ranks models best, from what `criterion --json` wrote."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from unexposed.report.tables import Cell, Table, cells, code, number, signed
+
+
+def criteria(found: Mapping[str, dict[str, Any]]) -> Table:
+    """Rank correlation with the truth of each criterion on each log; bold: the one to use."""
+    rows = []
+    for name in dict.fromkeys(name for log in found.values() for name in log["criteria"]):
+        row = [code(name)]
+        for log in found.values():
+            own = log["criteria"][name]
+            low, high = own["interval"]
+            less = f"{signed(own['difference'])} [{number(low)}, {number(high)}]"
+            less = "" if name == log["default"] else less
+            row.append(Cell(number(own["spearman"]), name == log["advised"], aside=less))
+            row.append(Cell(f"{own['wins']:.0%}"))
+        rows.append(cells(*row))
+    heads = ["criterion", *(head for log in found for head in (log, "comes first"))]
+    worlds = ", ".join(f"{len(log['worlds'])} for {title}" for title, log in found.items())
+    models = " and ".join(dict.fromkeys(str(len(log["models"])) for log in found.values()))
+    note = (
+        f"Spearman's rank correlation of {models} models with the truth, in worlds made from the "
+        f"clicks alone ({worlds}); in brackets: less the default's [95 % interval]; bold: advised. "
+        "Comes first: share of resamples of worlds and models."
+    )
+    return Table("criteria", "Criteria", heads, rows, [note])
