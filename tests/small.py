@@ -34,6 +34,13 @@ BRIEF = {  # a few epochs of several batches
 }
 
 
+# What "METHOD with …" adds to the settings of a method
+VARIANTS = {
+    "biases": {"biases": True},
+    "items": {"exposure_model": "items", "exposure_learning_rate": 0.05},
+    "an exponent": {"exposure_model": "popularity", "exposure_learning_rate": 0.05},
+}
+
 # Methods by what they can do
 PERSONAL = [name for name, cls in METHODS.items() if not cls.baseline]
 TRAINED = [name for name, cls in METHODS.items() if issubclass(cls, TrainedMethod)]
@@ -49,7 +56,9 @@ WITH_SCORER = [
 
 
 def make_with(name: str, settings: dict[str, Any]) -> Any:
-    """Make the method with the settings it knows, ignoring the others."""
+    """Make the method, or one of its VARIANTS, with the settings it knows, ignoring the others."""
+    name, _, variant = name.partition(" with ")
+    settings = settings | VARIANTS.get(variant, {})
     return make(name, **{k: v for k, v in settings.items() if k in known(METHODS[name])})
 
 

@@ -155,6 +155,42 @@ def test_judged_items_are_relevant_as_often_as_the_truth_says():
     assert np.mean(np.square(z)) == pytest.approx(1, abs=0.05)
 
 
+def labels_with_chance(of: World, seed: int, *, fresh: bool) -> tuple[NDArray, NDArray]:
+    """The labels of the judged pairs, and γ of each."""
+    judged = of.split(seed=seed, fresh=fresh).judged
+    chance = of.relevance(everyone(of)).astype(np.float64)[judged.users, judged.items]
+    return judged.relevant, chance
+
+
+def test_fresh_labels_follow_the_truth_and_not_the_relevance_that_made_the_clicks():
+    liked = world(exposure_rate=0.5, relevance_rate=0.4)
+    both, old, alone = [], [], []
+    for seed in range(5):
+        (stale, chance), (fresh, _) = (
+            labels_with_chance(liked, seed, fresh=anew) for anew in (False, True)
+        )
+        one, two = ((labels - chance) / np.sqrt(chance * (1 - chance)) for labels in (stale, fresh))
+        both.append(one * two)
+        old.append(one * one)
+        alone.append(two)
+    assert abs(np.mean(both)) < 4 / np.sqrt(np.size(both))  # independent of the other R
+    assert np.mean(old) == pytest.approx(1, abs=0.05)  # which would show
+    assert abs(np.mean(alone)) < 4 / np.sqrt(np.size(alone))
+    assert np.mean(np.square(alone)) == pytest.approx(1, abs=0.05)
+
+
+def test_fresh_labels_leave_the_log_and_the_judged_pairs_as_they_are(monkeypatch):
+    some = world(50, 30, exposure_rate=0.5)
+    stale, fresh = (some.split(seed=1, fresh=anew) for anew in (False, True))
+    assert same_clicks(stale.train, fresh.train)
+    assert same_clicks(stale.held_out, fresh.held_out)
+    np.testing.assert_array_equal(stale.judged.items, fresh.judged.items)
+    clicked = fresh.train.contain(fresh.judged.users, fresh.judged.items)
+    assert not fresh.judged.relevant[clicked].all()  # asked on another day
+    monkeypatch.setattr(simulate, "_PAIRS_AT_ONCE", 7 * 30)
+    assert same_split(fresh, some.split(seed=1, fresh=True))
+
+
 # The dials
 
 

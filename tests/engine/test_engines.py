@@ -161,6 +161,22 @@ def test_item_weights_may_come_change_and_go_between_epochs(kind: type) -> None:
 
 
 @every
+def test_an_engine_given_another_exposure_trains_as_one_built_with_it(kind: type) -> None:
+    problem = random_problem(n=13 if INTERPRETED else 280)
+    others = np.random.default_rng(1).uniform(0.05, 1, N_ITEMS).astype(np.float32)
+    objective = Objective("low_variance")
+    given, old = (new_engine(kind, problem, objective, dtype="float64") for _ in range(2))
+    given.give_exposure(others)
+    another = problem._replace(exposure={"item": others.copy()})
+    built = new_engine(kind, another, objective, dtype="float64")
+    others[:] = 1  # the engine has a copy of its own
+    for engine in (given, old, built):
+        engine.epoch(problem.samples, batch_size=100)
+    assert distance(given.parameters(), built.parameters()) < TOLERANCE["float64"]
+    assert distance(old.parameters(), built.parameters()) > 100 * TOLERANCE["float64"]
+
+
+@every
 @pytest.mark.parametrize(
     "objective",
     [Objective("pairwise"), replace(BILEVEL, validation_batch=40)],

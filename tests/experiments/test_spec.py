@@ -238,3 +238,85 @@ def test_the_example_in_the_docs_is_an_experiment(tmp_path):
     write_study(tmp_path, {"method": "ubo", "best": {"settings": {"dim": 20}}})
     example = example.replace("coat_ubo.json", "ubo.json")
     assert read(tmp_path, example).arms["ubo"].method.dim == 20
+
+
+# Criteria, guides and the truth of a world
+
+
+def test_a_criterion_sets_how_epochs_are_chosen_and_settings_of_the_file_win(tmp_path):
+    write_study(tmp_path, {"method": "ubo", "best": {"settings": {}}})
+    chosen = "criterion = 'catalogue'" + TEXT
+    found = read(tmp_path, chosen)
+    ubo = found.arms["ubo"].method
+    assert (ubo.snips_k, ubo.snips_candidates, ubo.epochs) == (20, 0, 7)
+    assert found.criterion == "catalogue"
+    own = read(tmp_path, chosen.replace("[settings]", "[settings]\nsnips_k = 7"))
+    assert (own.arms["ubo"].method.snips_k, own.arms["ubo"].method.snips_candidates) == (7, 0)
+    assert read(tmp_path, TEXT).arms["ubo"].method.snips_k != 20
+    # a criterion is no setting that a method must have
+    without_epochs = "criterion = 'popular'\nkind = 'compare'\n[data]\nsimulate = {}\n"
+    assert read(tmp_path, without_epochs + "[methods.ease]\n").criterion == "popular"
+
+
+WORLD = "kind = 'compare'\n[data]\nsimulate = { users = 40, items = 20 }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"criterion = 'poplar'\n{WORLD}[methods.mf]\n", "no criterion 'poplar'; did you mean"),
+        (f"{WORLD}[methods.mf]\nguide = 'disliked'\n", "mf cannot be given a guide; these can"),
+        (f"{WORLD}[methods.ubo]\nguide = 'dislike'\n", "no guide 'dislike'; did you mean"),
+        (f"{WORLD}[methods.ubo]\nguide = 'traffic:2'\n", "the share of a guide must lie in"),
+        (
+            "also = ['true-relevance']\n"
+            + WORLD.replace("simulate = { users = 40, items = 20 }", "dataset = 'coat'")
+            + "[methods.mf]\n",
+            "'true-relevance' needs a world in .data., and stands in also",
+        ),
+        (
+            f"protocol = 'true-relevance'\n{WORLD}[methods.mf]\n",
+            "'true-relevance' needs a world in .data., and stands in also",
+        ),
+    ],
+)
+def test_a_criterion_guide_or_truth_that_cannot_be_had_is_one_sentence(tmp_path, text, said):
+    with pytest.raises(InputError, match=f"small.toml.*{said}") as refused:
+        read(tmp_path, text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_guide_and_the_truth_reach_the_results_and_their_identity(tmp_path):
+    text = (
+        f"also = ['true-relevance']\nseeds = 1\n{WORLD}fresh = true\n[settings]\nepochs = 2\n"
+        "[methods.plain]\nmethod = 'ubo'\nsettings = { exposure_model = 'items' }\n"
+        "[methods.guided]\nmethod = 'ubo'\nguide = 'disliked'\n"
+        "settings = { exposure_model = 'items' }\n"
+    )
+    found = read(tmp_path, text)
+    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    exposures = {line["arm"]: line["exposure_correlation"] for line in lines}
+    assert exposures["plain"] != exposures["guided"]
+    assert [line.get("guide") for line in lines] == [None, "disliked"]
+    assert all(running.is_current(found, line) for line in lines)
+    for change in (("'disliked'", "'disliked:0.5'"), ("fresh = true", "fresh = false")):
+        other = read(tmp_path, text.replace(*change))
+        assert not running.is_current(other, lines[1])
+    data = experiment_data.open_data(found.data, found.protocol)
+    by = from_lines(found, lines, by=found.also[0])
+    assert by.users == np.count_nonzero(data.clicks.user_counts)
+    for result in by.results:  # between the mean relevance of the least and of the most liked
+        assert 0 < result.values["dcg@3"].mean() < 1 + 1 / np.log2(3) + 0.5
+
+
+def test_fresh_labels_of_a_world_change_the_judgements_and_not_the_log():
+    table = {"simulate": {"users": 50, "items": 30, "seed": 4}}
+    stale, fresh = (
+        experiment_data.open_data(experiment_data.checked(table | more, ""), BY)
+        for more in ({}, {"fresh": True})
+    )
+    np.testing.assert_array_equal(stale.clicks.keys, fresh.clicks.keys)
+    np.testing.assert_array_equal(stale.judged.items, fresh.judged.items)
+    assert not np.array_equal(stale.judged.relevant, fresh.judged.relevant)
+    with pytest.raises(InputError, match="no 'fresh'"):
+        experiment_data.checked({"dataset": "coat", "fresh": True}, "[data]")

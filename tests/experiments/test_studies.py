@@ -1,14 +1,18 @@
 """Every committed study is one that an experiment names, made as its file says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unexposed import settings as checks
-from unexposed.experiments import spec, studies
+from unexposed.errors import InputError
+from unexposed.experiments import guides, spec, studies
 from unexposed.methods import make
 from unexposed.report.experiments import files
+from unexposed.tuning import search
 from unexposed.tuning.search import best_settings, space
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -25,11 +29,14 @@ COMMITTED = sorted(EXPERIMENTS.glob("*/results/tuning/*.json"))
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_a_committed_study_matches_the_plan_of_its_experiment(path):
     study, plan = json.loads(path.read_text(encoding="utf-8")), PLANS[path]
-    searched = {k: list(v) for k, v in space(plan.method).items() if k not in plan.held}
+    kept = plan.kept()
+    fixed = (*plan.held, *kept)
+    searched = {k: list(v) for k, v in space(plan.method).items() if k not in fixed}
     assert study["searched"] == searched
     assert study["splits"] == plan.splits
     assert len(study["trials"]) >= plan.trials
-    values = checks.values(plan.method)
+    values = checks.values(replace(plan.method, **kept))
+    assert kept.items() <= study["best"]["settings"].items()
     # engines agree, and trials are never refitted
     held = {k: v for k, v in study["held"].items() if k not in ("engine", "refit")}
     assert held == {k: values[k] for k in held}
@@ -50,3 +57,89 @@ def test_every_cell_of_a_shipped_experiment_is_sound_and_named_by_its_folder(pat
 def test_results_beside_the_experiments_are_of_their_cells():
     names = {cell.results / f"{cell.name}.jsonl" for path in FILES for cell in spec.cells(path)}
     assert set(EXPERIMENTS.glob("**/*.jsonl")) <= names
+
+
+# What an arm keeps, and what its trials are given
+
+KEEPING = """
+kind = "compare"
+criterion = "popular"
+[data]
+simulate = { users = 40, items = 20 }
+[settings]
+epochs = 2
+[methods.mf]
+study = "tuning/mf.json"
+[methods.umf]
+study = "tuning/umf.json"
+settings = { negatives = 3 }
+[methods.ease]
+[methods.ubo]
+study = "tuning/ubo.json"
+guide = "disliked:0.5"
+settings = { exposure_model = "items" }
+[tune]
+trials = 2
+[tune.arms.umf]
+keeps = "mf"
+"""
+
+
+def keeping(folder: Path, text: str = KEEPING) -> dict[str, studies.Plan]:
+    (folder / "small.toml").write_text(text)
+    (cell,) = spec.cells(folder / "small.toml")
+    return {plan.arm: plan for plan in studies.plans(cell.read(tuned=False), cell.results)}
+
+
+def test_an_arm_keeps_the_best_settings_of_another_and_searches_only_what_it_adds(tmp_path):
+    pytest.importorskip("optuna")
+    best = {"dim": 5, "learning_rate": 0.0123, "weight_decay": 0.2, "negatives": 7, "pairs": "all"}
+    (tmp_path / "results" / "tuning").mkdir(parents=True)
+    made = {"method": "mf", "best": {"settings": best}}
+    (tmp_path / "results" / "tuning" / "mf.json").write_text(json.dumps(made))
+    study = studies.make(keeping(tmp_path)["umf"])
+    kept = {k: v for k, v in best.items() if k != "negatives"}  # the arm has its own
+    assert kept.items() <= study["held"].items()
+    assert study["held"]["negatives"] == 3
+    assert not set(best) & set(study["searched"])
+    assert "popularity_exponent" in study["searched"]
+    # whoever reads the study gets what was kept, too
+    found = best_settings(tmp_path / "results" / "tuning" / "umf.json", method="umf")
+    assert found == kept | {k: found[k] for k in study["searched"]}
+    (cell,) = spec.cells(tmp_path / "small.toml")
+    assert cell.read(tuned=["umf"]).arms["umf"].method.dim == 5
+
+
+def test_an_arm_that_keeps_nothing_searches_everything(tmp_path):
+    text = KEEPING.replace('keeps = "mf"', "trials = 3")
+    plan = keeping(tmp_path, text)["umf"]
+    assert plan.kept() == {}
+    assert plan.trials == 3
+
+
+@pytest.mark.parametrize(
+    ("keeps", "said"),
+    [
+        ("fm", r"small.toml, \[tune\]: no arm 'fm'; did you mean 'mf'"),
+        ("ease", r"small.toml, \[tune\]: the arm 'ease' names no study"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(keeps, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        keeping(tmp_path, KEEPING.replace('keeps = "mf"', f'keeps = "{keeps}"'))
+
+
+def test_a_study_to_keep_that_is_not_made_yet_is_refused(tmp_path):
+    with pytest.raises(InputError, match="the study .*mf.json is not here"):
+        studies.make(keeping(tmp_path)["umf"])
+
+
+def test_trials_of_an_arm_with_a_guide_learn_from_it(tmp_path, monkeypatch):
+    plan, given = keeping(tmp_path)["ubo"], []
+    monkeypatch.setattr(search, "tune", lambda *_, **named: given.append(named) or {})
+    studies.make(plan)
+    data = studies.open_data(plan.experiment.data, plan.experiment.protocol)
+    expected = guides.of_world(data.world, "disliked:0.5", seed=0)
+    found = given[0]["side"].validation
+    np.testing.assert_array_equal(found.keys(20), expected.keys(20))
+    assert given[0]["by"] == "popular"

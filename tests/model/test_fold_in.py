@@ -335,6 +335,9 @@ def test_new_users_get_the_mean_exposure(checkerboard):
     mean = ubo.parameters["exposure_user_factors"].mean(axis=0)
     np.testing.assert_allclose(folded, mean, rtol=1e-6)
     clicks = checkerboard[0]
+    learned = quick("ubo with items", epochs=5).fit(clicks, progress=Silent())
+    found = learned.fold_in(NEWCOMERS).exposure(["odd", "odd"], ["item 2", "item 5"])
+    np.testing.assert_array_equal(found, learned.parameters["exposure"][[2, 5]])
     table = np.random.default_rng(0).uniform(0.2, 1, (clicks.n_users, clicks.n_items))
     method = quick("umf", epochs=5)
     model = method.fit(clicks, side=Side(exposure=table), progress=Silent()).fold_in(NEWCOMERS)

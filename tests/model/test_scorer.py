@@ -30,7 +30,10 @@ def run(path, users=USERS, items=ITEMS):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [*((name, {}) for name in WITH_SCORER), ("ubo", {"exposure_offset": 1.5})],
+    [
+        *((name, {}) for name in (*WITH_SCORER, "ubo with items")),
+        ("ubo", {"exposure_offset": 1.5}),
+    ],
 )
 def test_the_exported_scorer_gives_the_scores_and_exposures_of_the_model(
     name, settings, small_world, tmp_path

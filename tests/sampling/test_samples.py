@@ -263,3 +263,41 @@ def test_the_log_odds_are_of_a_click_among_the_weighted_pairs_of_an_epoch(drawin
     odds = len(clicks) / pairs.weight[pairs.click == 0].sum()
     assert drawing.log_odds(clicks) == pytest.approx(np.log(odds), rel=1e-6)
     assert np.isfinite(drawing.log_odds(first_items(2, 2, 2)))  # nothing is left to draw
+
+
+# the expected weight of an unclicked pair
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(3),
+        Drawing(3, exponent=0.5),
+        Drawing(2, source="catalogue"),
+        Drawing(2, source="catalogue", exponent=1.0),
+        Drawing(3, "unbiased"),
+        Drawing(3, "unbiased", exponent=0.5),
+        Drawing(3, every_pair=True),
+        Drawing(3, "unbiased", every_pair=True, exponent=0.5),
+    ],
+    ids=str,
+)
+def test_the_expected_weight_of_an_unclicked_pair_is_its_mean_weight_over_epochs(drawing):
+    users = np.array([1, 0])  # any, in any order
+    epochs, rng = 4000, np.random.default_rng(0)
+    sampler = drawing.sampler(LOG)
+    values = np.zeros((epochs, 2, LOG.n_items))
+    for number in range(epochs):
+        pairs = sampler.draw(rng).pairs()
+        total = np.zeros((LOG.n_users, LOG.n_items))
+        np.add.at(total, (pairs.users, pairs.items), pairs.weight * (pairs.click == 0))
+        values[number] = total[users]
+    found = np.broadcast_to(drawing.expected_weight(LOG, users), (2, LOG.n_items))
+    unclicked = ~LOG.contain(*np.indices((LOG.n_users, LOG.n_items)).reshape(2, -1))
+    unclicked = unclicked.reshape(LOG.n_users, LOG.n_items)[users]
+    error = values.std(axis=0) / np.sqrt(epochs)
+    apart = np.abs(found - values.mean(axis=0))[unclicked]
+    assert (apart <= 4.5 * error[unclicked] + 1e-5).all()
+    weighs_all = drawing.weighting == "unbiased" or drawing.every_pair
+    assert (found == 1).all() == weighs_all
+    assert np.isfinite(drawing.expected_weight(LOG, np.array([2]))).all()  # it clicked everything

@@ -82,6 +82,8 @@ CASES = [
     ("mf", {"pairs": "all"}),
     ("umf", {"weighting": "unbiased"}),
     ("ubo", {"validation_in_training": False}),
+    ("ubo with items", {}),
+    ("ubo with an exponent", {"epoch_by": "validation"}),
     ("cjmf", {"n_models": 1, "residual": False}),
 ]
 

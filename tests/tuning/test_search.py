@@ -100,6 +100,17 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
     assert (best["settings"], best["epochs"]) == ({"exponent": max(1.0, -1.0, key=value)}, None)
 
 
+def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
+    train, held_out = clicks.hold_out(fraction=0.2, seed=0)
+    for epoch_by, window in (("held_out", 3), ("validation", 1)):
+        method = make("ubo", **(SMALL | {"epochs": 8, "snips_window": 3, "epoch_by": epoch_by}))
+        model, value = judged(method, train, held_out, seed=0, progress=Silent())
+        values, end = model.facts["held_out"], model.facts["best_epoch"]
+        assert value == np.mean(values[max(0, end - window) : end])
+        means = [np.mean(values[max(0, n - window) : n]) for n in range(1, 9)]
+        assert value == pytest.approx(max(means))
+
+
 def test_a_study_starts_at_the_given_settings_and_reports_the_best_trial(clicks, tmp_path):
     start = {"weight_decay": 3e-5, "popularity_exponent": 0.3}  # mf has only the first
     document = study(clicks, tmp_path, start=start, fixed=("negatives",))

@@ -221,8 +221,9 @@ def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, A
         for label, table in methods.items()
     }
     known = {name for arm in made.values() for name in checks.known(type(arm.method))}
+    implied = criterion(document["criterion"]).settings() if "criterion" in document else {}
     for name in document.get("settings", {}):
-        if name not in known:
+        if name not in known and name not in implied:
             near = did_you_mean(name, known)
             raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
     return made

@@ -51,6 +51,16 @@ class Plan:
     def exposure(self) -> str | None:
         return self.experiment.arms[self.arm].exposure
 
+    @property
+    def guide(self) -> str | None:
+        return self.experiment.arms[self.arm].guide
+
+    def kept(self) -> dict[str, Any]:
+        """The best settings of the study that it keeps, as far as its method has and frees them."""
+        found = {} if self.keeps is None else search.best_settings(self.keeps)
+        own = checks.known(type(self.method))
+        return {k: value for k, value in found.items() if k in own and k not in self.held}
+
 
 def plans(
     experiment: Experiment,
@@ -124,9 +134,7 @@ def make(
 ) -> dict[str, Any]:
     """Make one study on the training clicks of its experiment, which judgements do not reach."""
     by = plan.experiment.protocol
-    kept = {} if plan.keeps is None else search.best_settings(plan.keeps)
-    own = checks.known(type(plan.method))
-    kept = {name: value for name, value in kept.items() if name in own and name not in plan.held}
+    kept = plan.kept()
     data = open_data(plan.experiment.data, by, data_dir)
     return search.tune(
         data.clicks,
@@ -141,7 +149,7 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
-        side=data.side(plan.exposure),
+        side=data.side(plan.exposure, plan.guide),
         by=plan.experiment.criterion,
         say=say,
     )

@@ -127,10 +127,11 @@ def hypergradient(factors: Factors, direction: Factors, exposure: Table, block: 
     −Σᵤ weight·p(1 − p)/(1 − mᵢp)²·(gᵤᵀωᵢ + gᵢᵀωᵤ) over pairs without a click; `direction` is g.
     """
     mine, ahead = factors.users[block.users], direction.users[block.users]
-    relevance = expit(mine @ factors.items.T)
+    logits = mine @ factors.items.T
     along = ahead @ factors.items.T + mine @ direction.items.T
-    missed = 1 - exposure * relevance
-    change = block.weight * relevance * (1 - relevance) / (missed * missed) * along
+    relevance, dislike = expit(logits), expit(-logits)
+    missed = dislike + (1 - exposure) * relevance  # 1 − mp, without its rounding to 0
+    change = block.weight * relevance * dislike / (missed * missed) * along
     change[block.clicked] = 0.0  # appendix B: a click has no hypergradient
     total: Array = -change.sum(axis=0, dtype=np.float64)
     return total
@@ -138,8 +139,9 @@ def hypergradient(factors: Factors, direction: Factors, exposure: Table, block: 
 
 def train_gradient(factors: Factors, exposure: Table, block: Block) -> Array:
     """dL_train/dmᵢ, summed over the users of a block: −1/m for a click, p/(1 − mp) without one."""
-    relevance = expit(factors.users[block.users] @ factors.items.T)
-    change = block.weight * relevance / (1 - exposure * relevance)
+    logits = factors.users[block.users] @ factors.items.T
+    relevance = expit(logits)
+    change = block.weight * relevance / (expit(-logits) + (1 - exposure) * relevance)
     rows, items = block.clicked
     change[rows, items] = -1 / exposure[items]
     total: Array = change.sum(axis=0, dtype=np.float64)

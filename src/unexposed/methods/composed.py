@@ -23,6 +23,7 @@ from unexposed.engine.objective import (
     Optimiser,
 )
 from unexposed.errors import InputError
+from unexposed.maths.item_level import log_share
 from unexposed.maths.relevance import Biases, DotProduct, Relevance, columns_of
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
 from unexposed.methods.trained import TrainedMethod, continued
@@ -190,7 +191,7 @@ class ComposedMethod(TrainedMethod):
             memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
         )
-        clock = self._clock(learned_from, side, rng)
+        clock = self._clock(clicks, side, rng)
         return trainee if clock is None else clock.beside(trainee, engine)
 
     def _clock(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> ExposureClock | None:
@@ -203,16 +204,17 @@ class ComposedMethod(TrainedMethod):
             or learning.strategy == "frozen"
         ):
             return None
-        drawing = parts.drawing
+        drawing, learned_from = parts.drawing, parts.learned_from(clicks, side)
         return ExposureClock(
             parts.exposure.form,
-            clicks,
-            parts.exposure.table(clicks, side),
+            learned_from,
+            parts.exposure.start(clicks, side),
+            log_share(clicks.item_counts),
             learning.guide.pairs(clicks, side.validation, rng),
             on_training=learning.strategy != "bilevel",
             learning_rate=learning.learning_rate,
             weight_decay=learning.weight_decay,
-            weight=lambda users: drawing.expected_weight(clicks, users),
+            weight=lambda users: drawing.expected_weight(learned_from, users),
             fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
             rng=rng,
         )

@@ -120,14 +120,18 @@ class OnClock(Given):
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         """The exposure that learning starts from: near θ, or near the table given."""
+        form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
+        return form.table(self.start(clicks, side), share).astype(np.float32)
+
+    def start(self, clicks: Clicks, side: Side) -> NDArray[np.float64]:
+        """The numbers α of the form that learning starts from."""
         table = super().table(clicks, side)
         if table.ndim > 1:
             raise InputError(
                 f"exposure_model={self.form} is the same for all users: give one value for each "
                 f"of {clicks.n_items} items, not {table.shape[0]} × {table.shape[1]}"
             )
-        form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
-        return form.table(form.start(table, share), share).astype(np.float32)
+        return item_level.FORMS[self.form].start(table, item_level.log_share(clicks.item_counts))
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,16 @@ PAIRS_A_STEP = 20_000_000  # of a larger log, a step looks at a random part of t
 class ExposureClock:
     """The numbers α of an item-level exposure, with their moments.
 
-    `weight` gives the expected weight of an unclicked pair of these users in the training loss.
+    `start` is α before the first step, `share` the log(n / max n) that its form knows. `weight`
+    gives the expected weight of an unclicked pair of these users in the training loss.
     """
 
     def __init__(
         self,
         form: item_level.Form,
         clicks: Clicks,
-        popularity: Table,
+        start: NDArray[np.float64],
+        share: NDArray[np.float64],
         guide: ValidationSet,
         *,
         on_training: bool,
@@ -48,12 +50,11 @@ class ExposureClock:
         self._on_training, self._weight, self._rng = on_training, weight, rng
         self._rates = learning_rate, weight_decay
         self._fixed = fixed
-        self._share = item_level.log_share(clicks.item_counts)
-        self._start = self._form.start(popularity, self._share)
+        self._start, self._share = start, share
         self._state: dict[str, NDArray[Any]] = {
-            "alpha": self._start.copy(),
-            "first": np.zeros_like(self._start),
-            "second": np.zeros_like(self._start),
+            "alpha": start.copy(),
+            "first": np.zeros_like(start),
+            "second": np.zeros_like(start),
             "steps": np.zeros(1, dtype=np.int64),
         }
 
@@ -119,9 +120,11 @@ class ExposureClock:
         )
 
     def _on_items(self, factors: Factors) -> NDArray[np.float64]:
-        exposure = self.table()
+        """∂/∂m of each item; a part of the users stands for all of them."""
+        exposure, taken = self.table(), self._users()
+        blocks = self._blocks(taken)
         if self._on_training:
-            found = (item_level.train_gradient(factors, exposure, b) for b in self._blocks())
+            found = (item_level.train_gradient(factors, exposure, block) for block in blocks)
         else:
             guide = self._guide
             direction = item_level.validation_gradient(
@@ -131,20 +134,26 @@ class ExposureClock:
                 if column is not None:
                     table[:, column] = 0.0  # a look-ahead does not move this column
             narrow = Factors(*(table.astype(factors.users.dtype) for table in direction))
-            found = (item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks())
+            found = (
+                item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks(taken)
+            )
         total = np.zeros(self._clicks.n_items)
         for part in found:
             total += part
-        return total
+        return total * (np.count_nonzero(self._clicks.user_counts) / len(taken))
 
-    def _blocks(self) -> Iterator[Block]:
+    def _users(self) -> NDArray[Any]:
+        """The users of a step: all with clicks, or as many of them as it may look at."""
+        with_clicks = np.flatnonzero(self._clicks.user_counts)
+        most = max(1, PAIRS_A_STEP // self._clicks.n_items)
+        if len(with_clicks) <= most:
+            return with_clicks
+        return np.sort(self._rng.choice(with_clicks, most, replace=False))
+
+    def _blocks(self, taken: NDArray[Any]) -> Iterator[Block]:
         clicks = self._clicks
-        with_clicks = np.flatnonzero(clicks.user_counts)
-        most = max(1, PAIRS_A_STEP // clicks.n_items)
-        if len(with_clicks) > most:
-            with_clicks = np.sort(self._rng.choice(with_clicks, most, replace=False))
-        for part in parts(len(with_clicks), clicks.n_items):
-            users = with_clicks[part]
+        for part in parts(len(taken), clicks.n_items):
+            users = taken[part]
             counts = clicks.user_counts[users]
             first = np.repeat(clicks.user_start[users], counts)
             number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

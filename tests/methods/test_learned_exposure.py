@@ -1,0 +1,249 @@
+"""An exposure of items, learned from judged pairs that were shown, improves exposure and ranking.
+
+In these worlds exposure follows a rank drawn by lot, so popularity mixes what is shown with what
+is liked, and only a guide can tell them apart.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from unexposed.data.simulate import World, world
+from unexposed.errors import InputError
+from unexposed.evaluation.protocols import exposure_correlation
+from unexposed.evaluation.significance import bootstrap_interval
+from unexposed.evaluation.truth import by_truth
+from unexposed.experiments import guides
+from unexposed.experiments.oracles import item_means
+from unexposed.maths import item_level
+from unexposed.maths.item_level import Factors, validation_loss
+from unexposed.methods import make
+from unexposed.methods.ubo import UBO
+from unexposed.model.model import Model
+from unexposed.progress import Silent
+from unexposed.sampling.validation import ValidationSet
+from unexposed.training.given import Side
+
+SETTINGS = {
+    "exposure_model": "items",
+    "epoch_by": "validation",
+    "exposure_learning_rate": 0.03,
+    "exposure_weight_decay": 1e-3,
+    "dim": 4,
+    "epochs": 100,
+    "patience": 0,
+    "biases": True,
+    "weighting": "unbiased",
+    "negatives_exponent": 0.5,
+    "learning_rate": 1e-2,
+    "weight_decay": 0.05,
+}
+WORLDS = (0, 2, 3)
+
+
+@lru_cache
+def luck(seed: int) -> World:
+    """A world where luck, not quality, decides what is shown."""
+    return world(
+        300,
+        60,
+        popularity_bias=0.9,
+        relevance_bias=0,
+        exposure_rate=0.3,
+        relevance_rate=0.3,
+        seed=seed,
+    )
+
+
+def fit(of: World, exposure: NDArray[np.float32] | None = None, **settings: Any) -> Model:
+    side = Side(exposure=exposure, validation=guides.of_world(of, "disliked", seed=0))
+    clicks, method = of.clicks(0), make("ubo", **(SETTINGS | settings))
+    nothing = clicks.pick(slice(0, 0))  # held out: the guide chooses the epoch
+    return method.fit(clicks, nothing, seed=0, side=side, progress=Silent())
+
+
+class Judged(NamedTuple):
+    """What a way of training reaches in every world."""
+
+    correlation: list[float]  # of exposure with the truth, one for each world
+    quality: NDArray[np.float64]  # true DCG, of the users of all worlds
+
+
+def judged(*, known: bool = False, **settings: Any) -> Judged:
+    correlation, quality = [], []
+    for seed in WORLDS:
+        of = luck(seed)
+        model = fit(of, item_means(of) if known else None, **settings)
+        correlation.append(exposure_correlation(model, of.exposure))
+        quality.append(by_truth(model.scores, of, of.clicks(0)).values["dcg@3"])
+    return Judged(correlation, np.concatenate(quality))
+
+
+@pytest.fixture(scope="module")
+def frozen() -> Judged:
+    return judged(strategy="frozen")
+
+
+@pytest.fixture(scope="module")
+def known() -> Judged:
+    """With the item means of the true exposure, which nobody needs to learn."""
+    return judged(known=True, strategy="frozen")
+
+
+def claims(learned: Judged, frozen: Judged, known: Judged) -> dict[str, bool]:
+    gain = learned.quality - frozen.quality
+    pairs = zip(learned.correlation, frozen.correlation, strict=True)
+    return {
+        "exposure is nearer to the truth in every world": all(a > b + 0.02 for a, b in pairs),
+        "users get better lists": bootstrap_interval(gain, seed=0)[0] > 0,
+        "at least half of what can be gained": bool(
+            gain.mean() >= 0.5 * (known.quality - frozen.quality).mean()
+        ),
+    }
+
+
+def test_learning_gains_at_least_half_of_what_the_true_item_means_gain(frozen, known):
+    assert bootstrap_interval(known.quality - frozen.quality, seed=0)[0] > 0.03  # there is room
+    found = claims(judged(), frozen, known)
+    assert all(found.values()), found
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(-1, 0), (0, 1)])
+def test_a_step_the_other_way_or_none_gains_nothing(factor, holds, frozen, known, monkeypatch):
+    right = item_level.hypergradient
+    monkeypatch.setattr(item_level, "hypergradient", lambda *given: factor * right(*given))
+    found = claims(judged(), frozen, known)
+    # without a step other draws may happen to serve users better
+    assert sum(found.values()) <= holds, found
+    assert not found["at least half of what can be gained"]
+
+
+def test_a_frozen_exposure_stays_at_popularity_or_at_the_table_given():
+    of = luck(0)
+    counts = of.clicks(0).item_counts
+    theta = np.clip((counts / counts.max()) ** 0.5, 0.01, item_level.MOST)
+    given = item_means(of)
+    for exposure, expected in ((None, theta), (given, given)):
+        found = fit(of, exposure, epochs=3, strategy="frozen").parameters["exposure"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        moved = fit(of, exposure, epochs=3).parameters["exposure"]
+        assert np.abs(moved - expected).max() > 1e-3
+
+
+# What popularity cannot say
+
+
+def test_no_exponent_below_one_of_popularity_changes_the_order_of_items():
+    # with biases alone m·p = n/N, so p ∝ n^(1 − exponent): the order of clicks, whatever is true
+    of = luck(2)
+    clicks = of.clicks(0)
+    relevance = of.relevance(np.arange(of.n_users)).mean(axis=0)
+    biases_alone = {
+        "dim": 1,
+        "weight_decay": 1.0,
+        "biases": True,
+        "pairs": "all",
+        "epochs": 80,
+        "learning_rate": 0.02,
+    }
+    nothing = clicks.pick(slice(0, 0))  # held out: the last epoch is kept
+
+    def mean_scores(name: str, side: Side | None = None, **settings: Any) -> NDArray[Any]:
+        method = make(name, **biases_alone, **settings)
+        model = method.fit(clicks, nothing, seed=0, side=side, progress=Silent())
+        return model.scores(np.arange(of.n_users, dtype=np.int32)).mean(axis=0)
+
+    by_popularity = [
+        mean_scores("mf"),
+        *(mean_scores("umf", popularity_exponent=exponent) for exponent in (0.25, 0.5, 0.75)),
+    ]
+    for scores in by_popularity:
+        assert spearmanr(scores, clicks.item_counts).statistic > 0.97  # some counts are equal
+    true = mean_scores("umf", Side(exposure=item_means(of)))
+    assert spearmanr(true, clicks.item_counts).statistic < 0.8
+    likes = [spearmanr(scores, relevance).statistic for scores in (*by_popularity, true)]
+    assert likes[-1] > max(likes[:-1]) + 0.2
+
+
+# The half of a guide that chooses the epoch
+
+
+def test_the_halves_of_a_guide_are_disjoint_and_cover_it(small_world):
+    clicks = small_world.clicks(0)
+    log_of = UBO(epoch_by="validation", validation_users=0.5).guide()
+    given = guides.of_world(small_world, "disliked:0.3", seed=0)
+    for guide, whole in ((None, log_of.from_log(clicks)), (given, given)):
+        learns, checks = log_of.halves(clicks, guide)
+        assert abs(len(learns) - len(checks)) <= 1
+        pairs = [
+            sorted(zip(part.keys(clicks.n_items).tolist(), part.relevant.tolist(), strict=True))
+            for part in (learns, checks, whole)
+        ]
+        assert not set(pairs[0]) & set(pairs[1])
+        assert sorted(pairs[0] + pairs[1]) == pairs[2]
+
+
+def test_the_epoch_has_the_least_loss_on_the_half_that_teaches_nothing():
+    of = luck(0)
+    clicks, guide = of.clicks(0), guides.of_world(of, "disliked:0.5", seed=0)
+    method = make("ubo", **(SETTINGS | {"epochs": 80, "learning_rate": 0.03, "refit": False}))
+
+    def fit_to(given: ValidationSet) -> Model:
+        return method.fit(clicks, seed=0, side=Side(validation=given), progress=Silent())
+
+    def flipped(part: ValidationSet) -> ValidationSet:
+        """The guide with the labels of this half turned round."""
+        keys = guide.keys(clicks.n_items)
+        turned = guide.relevant ^ np.isin(keys, part.keys(clicks.n_items))
+        return ValidationSet(guide.users, guide.items, turned)
+
+    learns, checks = method.guide().halves(clicks, guide)
+    model = fit_to(guide)
+    losses = -np.array(model.facts["held_out"])
+    assert model.facts["best_epoch"] == 1 + losses.argmin() < len(losses)
+    tables = Factors(model.parameters["user_factors"], model.parameters["item_factors"])
+    kept = validation_loss(tables, checks.users, checks.items, checks.relevant)
+    assert kept == pytest.approx(losses.min(), rel=1e-6) == -model.facts["best_value"]
+    # one half moves the training and not the choice, the other only the choice
+    other = fit_to(flipped(checks))
+    assert other.facts["losses"] == model.facts["losses"]
+    assert other.facts["best_epoch"] != model.facts["best_epoch"]
+    assert fit_to(flipped(learns)).facts["losses"] != model.facts["losses"]
+
+
+# Refusals
+
+
+def test_what_a_learned_exposure_cannot_do_is_one_sentence(small_world):
+    clicks = small_world.clicks(0)
+    table = np.full((clicks.n_users, clicks.n_items), 0.5)
+
+    def refused(said: str, side: Side | None = None, **settings: Any) -> None:
+        with pytest.raises(InputError, match=said) as error:
+            make("ubo", epochs=1, **settings).fit(clicks, side=side, progress=Silent())
+        assert "\n" not in str(error.value)
+
+    for strategy in ("bilevel", "frozen"):
+        refused(
+            "exposure_model=gated starts from popularity: use exposure_model=items",
+            Side(exposure=table[0]),
+            strategy=strategy,
+        )
+    for form in ("items", "popularity"):
+        refused(
+            f"exposure_model={form} is the same for all users: give one value for each of 60 "
+            "items, not 120 × 60",
+            Side(exposure=table),
+            exposure_model=form,
+        )
+        refused(
+            f"exposure_model={form} learns after every epoch, not on a batch: use strategy",
+            exposure_model=form,
+            strategy="bilevel_on_batch",
+        )
+    single = ValidationSet(clicks.users[:1], clicks.items[:1], np.array([True]))
+    refused("has a single pair, too few", Side(validation=single), epoch_by="validation")

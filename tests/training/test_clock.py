@@ -1,0 +1,238 @@
+"""The exposure that learns after every epoch: its steps, its start, and where it leads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from small import clicks_of, quick
+from unexposed.maths import item_level
+from unexposed.maths.item_level import FORMS, Block, Factors
+from unexposed.methods import composed
+from unexposed.progress import Silent
+from unexposed.sampling.validation import ValidationSet
+from unexposed.training import clock as clock_module
+from unexposed.training.clock import ExposureClock
+from unexposed.training.given import Side
+
+N_USERS, N_ITEMS, DIM = 24, 6, 3
+RATE = 0.1
+each_form = pytest.mark.parametrize("form", FORMS)
+RNG = np.random.default_rng(0)
+USERS, COLUMNS = np.indices((N_USERS, N_ITEMS))
+# user 0 has no clicks, everyone else a different number
+CLICKS = clicks_of((USERS > 0) & ((USERS % N_ITEMS == COLUMNS) | (USERS % (2 + COLUMNS) == 1)))
+SHARE = item_level.log_share(CLICKS.item_counts)
+GUIDE = ValidationSet(
+    RNG.integers(N_USERS, size=30, dtype=np.int32),
+    RNG.integers(N_ITEMS, size=30, dtype=np.int32),
+    RNG.random(30) < 0.5,
+)
+FACTORS = Factors(
+    RNG.normal(size=(N_USERS, DIM)).astype(np.float32),
+    RNG.normal(size=(N_ITEMS, DIM)).astype(np.float32),
+)
+
+
+def start(form: str) -> Any:
+    return FORMS[form].start(np.exp(SHARE / 2), SHARE)
+
+
+def clock(form: str = "items", *, seed: int = 0, **settings: Any) -> ExposureClock:
+    given = {"on_training": False, "learning_rate": RATE, "weight_decay": 0.0} | settings
+    return ExposureClock(
+        form,
+        CLICKS,
+        start(form),
+        SHARE,
+        GUIDE,
+        weight=lambda users: np.ones((len(users), 1), dtype=np.float32),
+        rng=np.random.default_rng(seed),
+        **given,
+    )
+
+
+def alpha(of: ExposureClock) -> Any:
+    return of.state()["exposure.alpha"].copy()
+
+
+def whole_block() -> Block:
+    clicked = CLICKS.users - 1, CLICKS.items
+    return Block(slice(1, None), clicked, np.ones((N_USERS - 1, 1), dtype=np.float32))
+
+
+# The step
+
+
+@each_form
+@pytest.mark.parametrize("on_training", [False, True])
+def test_the_first_step_descends_the_gradient_over_all_users_with_clicks(form, on_training):
+    assert CLICKS.user_counts[0] == 0 < CLICKS.user_counts[1:].min()
+    moved = clock(form, on_training=on_training)
+    exposure, before = moved.table(), alpha(moved)
+    if on_training:
+        gradient = item_level.train_gradient(FACTORS, exposure, whole_block())
+    else:
+        direction = item_level.validation_gradient(
+            FACTORS, GUIDE.users, GUIDE.items, GUIDE.relevant
+        )
+        gradient = item_level.hypergradient(FACTORS, direction, exposure, whole_block())
+    table = moved.step(FACTORS)
+    # Adam's first step has the size of the learning rate
+    expected = before - RATE * np.sign(FORMS[form].carry(gradient, before, SHARE))
+    np.testing.assert_allclose(alpha(moved), expected, rtol=1e-5)
+    np.testing.assert_allclose(table, FORMS[form].table(expected, SHARE), rtol=1e-5)
+    # its moments are of the gradient itself
+    first = moved.state()["exposure.first"] / 0.1
+    np.testing.assert_allclose(first, FORMS[form].carry(gradient, before, SHARE), rtol=1e-4)
+
+
+def test_a_column_of_ones_gives_the_step_no_direction():
+    ones = Factors(FACTORS.users.copy(), FACTORS.items.copy())
+    ones.users[:, 2] = ones.items[:, 1] = 1
+    free, held = clock(), clock(fixed=(2, 1))
+    free.step(ones)
+    held.step(ones)
+    direction = item_level.validation_gradient(ones, GUIDE.users, GUIDE.items, GUIDE.relevant)
+    direction.users[:, 2] = direction.items[:, 1] = 0
+    gradient = item_level.hypergradient(ones, direction, clock().table(), whole_block())
+    expected = 0.1 * FORMS["items"].carry(gradient, start("items"), SHARE)
+    np.testing.assert_allclose(held.state()["exposure.first"], expected, rtol=1e-4)
+    assert not np.allclose(free.state()["exposure.first"], expected, rtol=1e-2)
+
+
+def test_decay_pulls_towards_the_start_and_not_towards_zero(monkeypatch):
+    monkeypatch.setattr(item_level, "hypergradient", lambda *_: np.zeros(N_ITEMS))
+    pulled = clock(weight_decay=0.1)
+    pulled.step(FACTORS)
+    np.testing.assert_array_equal(alpha(pulled), start("items"))  # without a gradient it stays
+    state = pulled.state()
+    away = start("items") + np.array([1, -1, 0.5, -0.5, 2, -2])
+    pulled.restore({name: a.copy() for name, a in state.items()} | {"exposure.alpha": away})
+    for _ in range(200):
+        pulled.step(FACTORS)
+    assert np.abs(alpha(pulled) - start("items")).max() < 0.1
+
+
+def test_decay_counts_once_for_every_validation_pair(monkeypatch):
+    monkeypatch.setattr(item_level, "hypergradient", lambda *_: np.zeros(N_ITEMS))
+    pulled = clock(weight_decay=0.1)
+    away = pulled.state() | {"exposure.alpha": start("items") + 0.5}
+    pulled.restore(away)
+    pulled.step(FACTORS)
+    np.testing.assert_allclose(pulled.state()["exposure.first"], 0.1 * 0.1 * 30 * 0.5)
+
+
+@each_form
+def test_a_restored_clock_continues_to_the_same_bits(form):
+    whole, other = clock(form), clock(form, seed=9)
+    whole.step(FACTORS)
+    kept = {name: array.copy() for name, array in whole.state().items()}
+    other.step(Factors(-FACTORS.users, FACTORS.items))
+    other.restore(kept)
+    for one in (whole, other):
+        for _ in range(3):
+            one.step(FACTORS)
+    for name, array in whole.state().items():
+        assert array.tobytes() == other.state()[name].tobytes(), name
+    assert whole.table().tobytes() == other.table().tobytes()
+
+
+@pytest.mark.parametrize("on_training", [False, True])
+def test_a_part_of_the_users_stands_for_all_of_them(on_training, monkeypatch):
+    whole = clock(on_training=on_training)
+    whole.step(FACTORS)
+    monkeypatch.setattr(clock_module, "PAIRS_A_STEP", 5 * N_ITEMS)
+
+    def drawn(seed: int) -> Any:
+        part = clock(on_training=on_training, seed=seed)
+        part.step(FACTORS)
+        return part.state()["exposure.first"]
+
+    np.testing.assert_array_equal(drawn(0), drawn(0))
+    assert not np.array_equal(drawn(0), drawn(1))
+    found = np.array([drawn(seed) for seed in range(1000)])
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - whole.state()["exposure.first"]) < 4 * error).all()
+
+
+# Beside a training
+
+
+ITEMS = {"exposure_model": "items", "exposure_learning_rate": 0.05}
+
+
+def trainee(clicks: Any, **settings: Any) -> Any:
+    method = quick("ubo", **(ITEMS | settings))
+    return method.trainee(clicks, seed=0, side=Side(), progress=Silent())
+
+
+@pytest.fixture
+def made(monkeypatch) -> Callable[..., tuple[ExposureClock, tuple[Any, ...]]]:
+    """The clock of a method, with what it was made from."""
+    given: list[Any] = []
+
+    class Recorded(ExposureClock):
+        def __init__(self, *parts: Any, **settings: Any) -> None:
+            super().__init__(*parts, **settings)
+            given.append((self, parts))
+
+    monkeypatch.setattr(composed, "ExposureClock", Recorded)
+
+    def make(clicks: Any, **settings: Any) -> tuple[ExposureClock, tuple[Any, ...]]:
+        trainee(clicks, **settings)
+        return given.pop()
+
+    return make
+
+
+@each_form
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_clock_starts_where_a_frozen_exposure_stays(form, stays, made, small_world):
+    clicks = small_world.clicks(0)
+    settings = {"exposure_model": form, "validation_in_training": stays}
+    begun, _ = made(clicks, **settings)
+    frozen = trainee(clicks, strategy="frozen", **settings)
+    for _ in range(2):
+        frozen.epoch()
+    np.testing.assert_array_equal(begun.table(), frozen.parameters()["exposure"])
+
+
+def test_a_guide_kept_out_of_training_is_taken_from_all_clicks(made, small_world):
+    clicks = small_world.clicks(0)
+    _, (_, learned_from, _, _, guide) = made(clicks, validation_in_training=False)
+    whole = quick("ubo").guide().from_log(clicks)
+    keys = sorted(guide.keys(clicks.n_items))
+    assert keys == sorted(whole.keys(clicks.n_items))
+    assert not np.isin(learned_from.keys, keys).any()
+    assert len(learned_from) == len(clicks) - guide.relevant.sum()
+
+
+def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world):
+    clicks = small_world.clicks(0)
+    tables = {}
+    for engine in ("reference", "cpu"):
+        for strategy in ("bilevel", "frozen"):
+            training = trainee(clicks, engine=engine, strategy=strategy)
+            training.epoch()
+            first = training.parameters()
+            training.epoch()
+            tables[engine, strategy] = first, training.parameters()
+    for engine in ("reference", "cpu"):
+        learned, frozen = tables[engine, "bilevel"], tables[engine, "frozen"]
+        assert np.abs(learned[0]["exposure"] - frozen[0]["exposure"]).max() > 0.005
+        assert np.abs(learned[1]["exposure"] - learned[0]["exposure"]).max() > 0.005
+        np.testing.assert_array_equal(frozen[0]["exposure"], frozen[1]["exposure"])
+    for one, other in zip(tables["reference", "bilevel"], tables["cpu", "bilevel"], strict=True):
+        for name, table in one.items():
+            np.testing.assert_allclose(table, other[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_joint_learning_of_items_makes_the_clicks_likelier_than_a_frozen_exposure(small_world):
+    clicks = small_world.clicks(0)
+    losses = {}
+    for strategy in ("joint", "frozen"):
+        training = trainee(clicks, strategy=strategy)
+        losses[strategy] = [training.epoch() for _ in range(20)]
+    assert losses["joint"][-1] < losses["frozen"][-1]
