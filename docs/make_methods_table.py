@@ -41,7 +41,9 @@ def _row(name: str) -> str:
     model = ux.make(name, **tiny).fit(ux.world(40, 20, seed=0).clicks(0))
     exposure = "none"
     if model.method.exposure(model.parameters, np.zeros(1, dtype=np.int32)) is not None:
-        exposure = "given" if "exposure" in model.method.takes else "learned"
+        starts = "validation" in model.method.takes  # a given exposure is where learning starts
+        given = "exposure" in model.method.takes and not starts
+        exposure = "given" if given else "learned"
     cells = (exposure, *map(_yes_or_no, _abilities(model)))
     return f"| `{name}` | {about} | {' | '.join(cells)} |"
 

@@ -157,15 +157,21 @@ def test_judged_items_are_relevant_as_often_as_the_truth_says():
 
 def labels_with_chance(of: World, seed: int, *, fresh: bool) -> tuple[NDArray, NDArray]:
     """The labels of the judged pairs, and γ of each."""
-    judged = of.split(seed=seed, fresh=fresh).judged
+    judged = of.split(seed=seed, fresh=fresh, judged_per_user=min(20, of.n_items)).judged
     chance = of.relevance(everyone(of)).astype(np.float64)[judged.users, judged.items]
     return judged.relevant, chance
 
 
 def test_fresh_labels_follow_the_truth_and_not_the_relevance_that_made_the_clicks():
     liked = world(exposure_rate=0.5, relevance_rate=0.4)
+    assert_fresh(liked, n_seeds=5)
+    # where every pair is judged, both labels of a pair come at the same place of their streams
+    assert_fresh(world(4000, 1, exposure_rate=0.5, relevance_rate=0.4), n_seeds=2)
+
+
+def assert_fresh(liked: World, *, n_seeds: int) -> None:
     both, old, alone = [], [], []
-    for seed in range(5):
+    for seed in range(n_seeds):
         (stale, chance), (fresh, _) = (
             labels_with_chance(liked, seed, fresh=anew) for anew in (False, True)
         )

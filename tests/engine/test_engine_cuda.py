@@ -256,6 +256,7 @@ INTERPRETER_RUNS = {
         f"{AGREES}[loss=pairwise biases=item exposure=pair-float64-cuda]",
         f"{AGREES}[loss=inverse_propensity_pairwise item_weights=True-float64-cuda]",
         f"{ENGINES}::test_item_weights_may_come_change_and_go_between_epochs[cuda]",
+        f"{ENGINES}::test_an_engine_given_another_exposure_trains_as_one_built_with_it[cuda]",
         f"{ENGINES}::test_a_loss_without_a_form_in_the_kernels_is_refused[cuda]",
         f"{ENGINES}::test_a_row_met_late_is_corrected_by_the_steps_of_the_whole_training[cuda]",
         f"{__file__}::test_a_row_that_every_pair_touches_gets_one_step[low_variance]",

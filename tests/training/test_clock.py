@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from small import clicks_of, quick
+from unexposed.engine.cpu.engine import CpuEngine
+from unexposed.engine.reference import ReferenceEngine
 from unexposed.maths import item_level
 from unexposed.maths.item_level import FORMS, Block, Factors
 from unexposed.methods import composed
@@ -169,18 +171,19 @@ def trainee(clicks: Any, **settings: Any) -> Any:
 
 
 @pytest.fixture
-def made(monkeypatch) -> Callable[..., tuple[ExposureClock, tuple[Any, ...]]]:
+def made(monkeypatch) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
     """The clock of a method, with what it was made from."""
     given: list[Any] = []
 
     class Recorded(ExposureClock):
         def __init__(self, *parts: Any, **settings: Any) -> None:
             super().__init__(*parts, **settings)
+            self.settings = settings
             given.append((self, parts))
 
     monkeypatch.setattr(composed, "ExposureClock", Recorded)
 
-    def make(clicks: Any, **settings: Any) -> tuple[ExposureClock, tuple[Any, ...]]:
+    def make(clicks: Any, **settings: Any) -> tuple[Any, tuple[Any, ...]]:
         trainee(clicks, **settings)
         return given.pop()
 
@@ -209,16 +212,27 @@ def test_a_guide_kept_out_of_training_is_taken_from_all_clicks(made, small_world
     assert len(learned_from) == len(clicks) - guide.relevant.sum()
 
 
-def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world):
+def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world, monkeypatch):
     clicks = small_world.clicks(0)
-    tables = {}
+    tables, given = {}, []
+    for kind in (CpuEngine, ReferenceEngine):
+
+        def recorded(self: Any, table: Any, give: Any = kind.give_exposure) -> None:
+            given.append(table)
+            give(self, table)
+
+        monkeypatch.setattr(kind, "give_exposure", recorded)
     for engine in ("reference", "cpu"):
         for strategy in ("bilevel", "frozen"):
             training = trainee(clicks, engine=engine, strategy=strategy)
-            training.epoch()
-            first = training.parameters()
-            training.epoch()
-            tables[engine, strategy] = first, training.parameters()
+            found = []
+            for _ in range(2):
+                training.epoch()
+                found.append(training.parameters())
+                if strategy != "frozen":
+                    np.testing.assert_array_equal(given.pop(), found[-1]["exposure"])
+            tables[engine, strategy] = found
+            assert not given
     for engine in ("reference", "cpu"):
         learned, frozen = tables[engine, "bilevel"], tables[engine, "frozen"]
         assert np.abs(learned[0]["exposure"] - frozen[0]["exposure"]).max() > 0.005
@@ -227,6 +241,12 @@ def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world):
     for one, other in zip(tables["reference", "bilevel"], tables["cpu", "bilevel"], strict=True):
         for name, table in one.items():
             np.testing.assert_allclose(table, other[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("strategy", ["bilevel", "joint", "alternate"])
+def test_only_the_bilevel_step_looks_at_the_guide(strategy, made, small_world):
+    asked, _ = made(small_world.clicks(0), strategy=strategy)
+    assert asked.settings["on_training"] == (strategy != "bilevel")
 
 
 def test_joint_learning_of_items_makes_the_clicks_likelier_than_a_frozen_exposure(small_world):
