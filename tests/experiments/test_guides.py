@@ -50,7 +50,7 @@ def test_traffic_is_drawn_by_lot_from_all_pairs_and_tells_what_users_think(made)
     assert guide.relevant[clicked].all()
 
 
-@pytest.mark.parametrize("name", guides.GUIDES)
+@pytest.mark.parametrize("name", guides.SAID)
 def test_a_share_is_a_part_drawn_by_the_seed_whatever_the_blocks(name, made, monkeypatch):
     whole, part = (guides.of_world(made, f"{name}{share}", seed=2) for share in ("", ":0.25"))
     assert keys(part, 50) < keys(whole, 50)
