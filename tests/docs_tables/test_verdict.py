@@ -29,7 +29,7 @@ def row(table, name: str) -> list[str]:
 
 def test_the_verdict_has_each_difference_with_interval_and_p_and_a_dash_where_nothing_ran():
     asked = [place("A", ubo=0.1, umf=0.0, mf=0.0), place("B", umf=0.0)]
-    table = verdict(asked, [])
+    table = verdict(asked)
     column = table.heads.index("UBO less UMF")
     assert row(table, "A")[column].startswith("+.100 [")
     assert "p < .001" in row(table, "A")[column]
@@ -43,23 +43,23 @@ def test_the_verdict_corrects_p_for_the_number_of_its_cells():
     shift = np.where(np.arange(60) < 38, 0.1, -0.1)  # p about .05 on its own
     lone.values["ubo"] += shift
     many = [lone, *(place(name, ubo=0.0, umf=0.0, mf=0.0) for name in "BCDE")]
-    alone, among = (float(verdict(a, []).rows[0][1].text.split("p = ")[1]) for a in ([lone], many))
+    alone, among = (float(verdict(a).rows[0][1].text.split("p = ")[1]) for a in ([lone], many))
     assert among > 2 * alone
 
 
 def test_a_difference_that_one_seed_denies_is_not_bold():
     asked = place("A", ubo=0.1, umf=0.0)
-    assert verdict([asked], []).rows[0][1].bold
+    assert verdict([asked]).rows[0][1].bold
     asked.values["ubo"][0] -= 0.11
     asked.values["ubo"][1] += 0.11  # the mean over seeds, and so p, stays
-    cell = verdict([asked], []).rows[0][1]
+    cell = verdict([asked]).rows[0][1]
     assert "p < .001" in cell.text
     assert not cell.bold
 
 
-def test_guided_arms_of_another_experiment_stand_beside_the_same_world():
+def test_a_world_answers_by_the_arms_of_the_ablation():
     guided = place("A", items_disliked=0.2, items_frozen_disliked=0.1)
-    table = verdict([place("A", umf=0.0), place("B", umf=0.0)], [guided])
+    table = verdict([guided, place("B", umf=0.0)])
     column = next(i for i, head in enumerate(table.heads) if "guided" in head)
     assert row(table, "A")[column].startswith("+.100")
     assert row(table, "B")[column] == NONE
