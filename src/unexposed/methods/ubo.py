@@ -32,14 +32,6 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     where it starts.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.exposure_model != "gated" and self.strategy == "bilevel_on_batch":
-            raise InputError(
-                f"exposure_model={self.exposure_model} learns after every epoch, not on a batch: "
-                "use strategy bilevel, joint or frozen"
-            )
-
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset(
         {"start", "exposure", "user_features", "validation"}
@@ -85,6 +77,14 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     )
     validation_batch: int = setting(0, "validation pairs used at each step; 0: all", low=0)
     validation_in_training: bool = setting(True, "keep the validation clicks in training")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exposure_model != "gated" and self.strategy == "bilevel_on_batch":
+            raise InputError(
+                f"exposure_model={self.exposure_model} learns after every epoch, not on a batch: "
+                "use strategy bilevel, joint or frozen"
+            )
 
     def composition(self) -> Composition:
         return Composition(
