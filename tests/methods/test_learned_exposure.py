@@ -241,6 +241,11 @@ def test_what_a_learned_exposure_cannot_do_is_one_sentence(small_world):
             exposure_model=form,
         )
         refused(
+            f"exposure_model={form} is the same for all users, so user_features have no use",
+            Side(user_features=np.ones((clicks.n_users, 2))),
+            exposure_model=form,
+        )
+        refused(
             f"exposure_model={form} learns after every epoch, not on a batch: use strategy",
             exposure_model=form,
             strategy="bilevel_on_batch",

@@ -50,9 +50,16 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
         before="held_out",
     )
     exposure_learning_rate: float = setting(
-        1e-4, "of Adam, for the exposure", low=0, search=(1e-5, 3e-3)
+        1e-4,
+        "of Adam, for the exposure; about 0.03 where it steps once an epoch (items, popularity)",
+        low=0,
+        search=(1e-5, 3e-3),
     )
-    exposure_weight_decay: float = setting(1e-4, "added to the exposure's gradient", low=0)
+    exposure_weight_decay: float = setting(
+        1e-4,
+        "added to the exposure's gradient: a pull to 0, for items and popularity to the start",
+        low=0,
+    )
     gate_pace: float = setting(
         0.0,
         "learning rate of the gate, as a share of the exposure's; learned, it runs away",
