@@ -14,6 +14,8 @@ _HOME = {
     "Judgements": "data.clicks",
     "Ratings": "data.clicks",
     "Split": "data.clicks",
+    "Impressions": "data.shown",
+    "Traffic": "data.shown",
     "InputError": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
     from unexposed.data.datasets import DATASETS
     from unexposed.data.read import read_judged, read_log, read_pairs
+    from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.errors import InputError
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate

@@ -9,9 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.data.ids import Ids as Ids
+from unexposed.data.pairs import Indices as Indices
+from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
+from unexposed.data.pairs import pair_keys as pair_keys
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
-
-Indices = NDArray[np.int32]
 
 
 class HasIds(Protocol):
@@ -24,16 +26,37 @@ class HasIds(Protocol):
     def item_ids(self) -> Ids: ...
 
 
-def pair_keys(users: NDArray[Any], items: NDArray[Any], n_items: int) -> NDArray[np.int64]:
-    """One number for each pair, ordered by user, then item."""
-    return users.astype(np.int64) * n_items + items
+def same_ids(one: HasIds, other: HasIds) -> bool:
+    """Whether both know the same users and items, in the same order."""
+    return one.user_ids == other.user_ids and one.item_ids == other.item_ids
+
+
+@dataclass(frozen=True)
+class Read:
+    """How a log was read: which column was taken for what, and what its rows became."""
+
+    source: str
+    columns: dict[str, str]  # role → name of the column
+    rule: str  # what is a click
+    rows: int
+    clicks: int  # rows that became clicks
+    shown: int = 0  # rows that became impressions without a click
+    dropped: int = 0  # rows that became nothing
+
+    def __str__(self) -> str:
+        taken = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
+        became = [f"{self.clicks:,} clicks"]
+        became += [f"{self.shown:,} impressions without a click"] if self.shown else []
+        became += [f"{self.dropped:,} dropped"] if self.dropped else []
+        return f"{self.source}: {taken}; {self.rule}; {self.rows:,} rows: {', '.join(became)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Clicks:
     """The clicked pairs, each once, ordered by user and item, with the number of its clicks.
 
-    Any other pair is unknown: never shown, or shown and not liked.
+    Any other pair is unknown, never shown, or shown and not liked, unless the log also has
+    impressions (`shown`). `times` are seconds since 1970 of the last click of each pair.
     """
 
     users: Indices
@@ -41,9 +64,16 @@ class Clicks:
     counts: Indices
     user_ids: Ids
     item_ids: Ids
+    times: NDArray[np.int64] | None = None
+    shown: Impressions | None = None
+    read: Read | None = None  # how the log was read
 
     def __post_init__(self) -> None:
-        _check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
+        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
+        if self.times is not None and self.times.shape != self.users.shape:
+            raise InputError("clicks need a time for each pair, or none")
+        if self.shown is not None and not same_ids(self.shown, self):
+            raise InputError("impressions must know the same users and items as the clicks")
         if self.counts.shape != self.users.shape or (len(self.counts) and self.counts.min() < 1):
             raise InputError("clicks need a count of at least 1 for each pair")
 
@@ -55,24 +85,25 @@ class Clicks:
         user_ids: Ids,
         item_ids: Ids,
         counts: NDArray[Any] | None = None,
+        times: NDArray[Any] | None = None,
+        shown: Impressions | None = None,
+        read: Read | None = None,
     ) -> "Clicks":
         """Clicks from pairs of indices in any order; repeated pairs are merged and counted."""
         n_items = max(len(item_ids), 1)
         users, items = np.asarray(users), np.asarray(items)
-        _check_inside(users, items, user_ids, item_ids, what="clicks")
-        keys = pair_keys(users, items, n_items)
-        if counts is None:
+        check_inside(users, items, user_ids, item_ids, what="clicks")
+        keys, last = pair_keys(users, items, n_items), None
+        if counts is None and times is None:
             keys, merged = np.unique(keys, return_counts=True)
         else:
             keys, place = np.unique(keys, return_inverse=True)
             merged = np.bincount(place, weights=counts, minlength=len(keys))
-        return Clicks(
-            (keys // n_items).astype(np.int32),
-            (keys % n_items).astype(np.int32),
-            merged.astype(np.int32),
-            user_ids,
-            item_ids,
-        )
+        if times is not None:
+            last = np.full(len(keys), np.iinfo(np.int64).min)
+            np.maximum.at(last, place, np.asarray(times, dtype=np.int64))
+        pairs, ids = pairs_of(keys, n_items), (user_ids, item_ids)
+        return Clicks(*pairs, merged.astype(np.int32), *ids, last, shown, read)
 
     @staticmethod
     def stored(
@@ -93,6 +124,9 @@ class Clicks:
             _stored_start=user_start,
             user_ids=user_ids,
             item_ids=item_ids,
+            times=None,
+            shown=None,
+            read=None,
             _in_memory=False,
         )
         return clicks
@@ -158,11 +192,7 @@ class Clicks:
 
     def contain(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether each pair was clicked."""
-        if len(self) == 0:
-            return np.zeros(len(users), dtype=bool)
-        wanted = pair_keys(users, items, self.n_items)
-        place = np.searchsorted(self.keys, wanted).clip(max=len(self) - 1)
-        return self.keys[place] == wanted
+        return among(self.keys, users, items, self.n_items)
 
     def matrix(self) -> sp.csr_array:
         """A sparse matrix of users × items, 1 for a click."""
@@ -171,9 +201,13 @@ class Clicks:
 
     def pick(self, chosen: NDArray[Any]) -> "Clicks":
         """The clicks at these positions (a mask, or ascending indices)."""
-        return replace(
-            self, users=self.users[chosen], items=self.items[chosen], counts=self.counts[chosen]
-        )
+        times = None if self.times is None else self.times[chosen]
+        columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "counts")}
+        return replace(self, **columns, times=times)
+
+    def pairs_alone(self) -> "Clicks":
+        """The clicks without times and impressions: what a model keeps of its log."""
+        return replace(self, times=None, shown=None)
 
     def hold_out(self, *, fraction: float, seed: int) -> tuple["Clicks", "Clicks"]:
         """The clicks without, and only, a random fraction of them (rounded down)."""
@@ -186,12 +220,18 @@ class Clicks:
 
     def union(self, other: "Clicks") -> "Clicks":
         """All clicks of both logs, which must know the same users and items."""
+        times = None
+        if self.times is not None and other.times is not None:
+            times = np.concatenate([self.times, other.times])
         return Clicks.from_pairs(
             np.concatenate([self.users, other.users]),
             np.concatenate([self.items, other.items]),
             counts=np.concatenate([self.counts, other.counts]),
             user_ids=self.user_ids,
             item_ids=self.item_ids,
+            times=times,
+            shown=self.shown,
+            read=self.read,
         )
 
 
@@ -206,7 +246,7 @@ class Judgements:
     item_ids: Ids
 
     def __post_init__(self) -> None:
-        _check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="judgements")
+        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="judgements")
         if self.relevant.shape != self.users.shape or self.relevant.dtype != bool:
             raise InputError("judgements need one bool for each pair")
 
@@ -222,18 +262,12 @@ class Judgements:
         """Judgements from pairs in any order; a pair judged twice is relevant if it ever was."""
         n_items = max(len(item_ids), 1)
         users, items = np.asarray(users), np.asarray(items)
-        _check_inside(users, items, user_ids, item_ids, what="judgements")
+        check_inside(users, items, user_ids, item_ids, what="judgements")
         keys = pair_keys(users, items, n_items)
         keys, place = np.unique(keys, return_inverse=True)
         ever = np.zeros(len(keys), dtype=bool)
         np.logical_or.at(ever, place, np.asarray(relevant, dtype=bool))
-        return Judgements(
-            (keys // n_items).astype(np.int32),
-            (keys % n_items).astype(np.int32),
-            ever,
-            user_ids,
-            item_ids,
-        )
+        return Judgements(*pairs_of(keys, n_items), ever, user_ids, item_ids)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -292,29 +326,7 @@ class Split:
 
     def __post_init__(self) -> None:
         for part in (self.held_out, self.judged):
-            same = part.user_ids == self.train.user_ids and part.item_ids == self.train.item_ids
-            if not same:
+            if not same_ids(part, self.train):
                 raise InputError("the parts of a split must know the same users and items")
         if self.train.contain(self.held_out.users, self.held_out.items).any():
             raise InputError("held-out clicks must not be among the training clicks")
-
-
-def _check_pairs(
-    users: Indices, items: Indices, user_ids: Ids, item_ids: Ids, *, what: str
-) -> None:
-    if users.shape != items.shape or users.ndim != 1:
-        raise InputError(f"{what} need as many users as items")
-    _check_inside(users, items, user_ids, item_ids, what=what)
-    if (np.diff(pair_keys(users, items, len(item_ids))) <= 0).any():
-        raise InputError(f"{what} must be ordered by user and item without repeats: use from_pairs")
-
-
-def _check_inside(
-    users: NDArray[Any], items: NDArray[Any], user_ids: Ids, item_ids: Ids, *, what: str
-) -> None:
-    if len(users) == 0:
-        return
-    if users.min() < 0 or users.max() >= len(user_ids):
-        raise InputError(f"{what} have a user index outside 0 … {len(user_ids) - 1}")
-    if items.min() < 0 or items.max() >= len(item_ids):
-        raise InputError(f"{what} have an item index outside 0 … {len(item_ids) - 1}")

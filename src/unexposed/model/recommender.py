@@ -92,7 +92,7 @@ class Recommender(ABC):
             )
         if given := sorted(side.given() - {"start"}):
             facts = facts | {"side": given}
-        return Model(self, parameters, seen, {"seed": seed, **facts}, folder)
+        return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
 
     @abstractmethod
     def train(

@@ -195,7 +195,8 @@ def side_fingerprint(side: "Side") -> dict[str, str]:
         if isinstance(part, dict):
             arrays = [part[key] for key in sorted(part)]
         else:
-            arrays = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
+            values = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
+            arrays = [value for value in values if isinstance(value, np.ndarray)]
         found[name] = _digest(arrays)
     return found
 

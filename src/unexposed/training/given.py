@@ -5,6 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from unexposed.data.shown import Impressions, Traffic
 from unexposed.sampling.validation import ValidationSet
 
 Parameters = dict[str, NDArray[Any]]
@@ -17,7 +18,10 @@ class Side:
     """Inputs beside the clicks; a method refuses those it cannot use."""
 
     exposure: NDArray[Any] | None = None  # known exposure, (n_items,) or (n_users, n_items)
+    impressions: Impressions | None = None  # what was shown; of a log that has them, its own
+    traffic: Traffic | None = None  # judged under random exposure
     user_features: NDArray[Any] | None = None  # (n_users, …), mapped into the user's exposure
+    item_features: NDArray[Any] | None = None  # (n_items, …), added to the item's vector
     validation: ValidationSet | None = None  # real random traffic, to guide the exposure
     start: Parameters | None = (
         None  # parameters of an earlier model, whose users and items come first
