@@ -74,6 +74,17 @@ def test_simulate_writes_clicks_judgements_and_the_truth(done):
     done(f"compare {files} --methods popularity --seeds 1 --json")
 
 
+def test_simulate_writes_what_was_shown_and_random_traffic(done):
+    done("simulate --out world --users 60 --items 40 --impressions --traffic 0.1 --attention 1")
+    names = ["clicks.csv", "impressions.csv", "judged.csv", "traffic.csv", "truth.parquet"]
+    assert sorted(os.listdir("world")) == [*names, "world.json"]
+    rows = pl.read_csv("world/impressions.csv")
+    assert rows["clicked"].sum() == len(pl.read_csv("world/clicks.csv"))
+    # with full attention, propensity and exposure are the same
+    both = rows.join(pl.read_parquet("world/truth.parquet"), on=["user", "item"])
+    assert (both["propensity"] - both["exposure"]).abs().max() < 1e-4
+
+
 def test_every_command_is_in_the_help_and_in_a_file_of_its_own_name(done):
     out, _ = done("--help")
     for command in cli.COMMANDS:

@@ -106,6 +106,8 @@ LINES = {
     "recommend model --titles new.csv --title user": "new.csv names no item of the model",
     "similar model": "--item ID or --user ID",
     "simulate --out world --dataset ml_100k --generator siato": "did you mean 'saito'",
+    "simulate --out world --attention 0.3": "add --impressions",
+    "simulate --out world --impressions --attention 0": "attention must lie in",
     "similar model --user u1 --titles log.csv": "names items",
     "similar model --item i1": "has no item vectors",
 }

@@ -162,11 +162,14 @@ def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open
 def test_a_world_that_was_interrupted_at_any_call_can_be_written_again(tmp_path):
-    write_world(world(30, 20, seed=0), tmp_path, seed=0)
+    write_world(world(30, 25, seed=0), tmp_path, seed=0)
     for number in range(0, 10_000, 9):
-        other = world(30, 20, seed=number + 1)
+        other = world(30, 25, seed=number + 1)
+        traffic = 0.1 * (number % 2)  # the file of traffic comes and goes
         was_whole = interrupted(
-            lambda other=other: write_world(other, tmp_path, seed=0), after=number, files=WATCHED
+            lambda w=other, t=traffic: write_world(w, tmp_path, seed=0, traffic=t),
+            after=number,
+            files=WATCHED,
         )
         write_world(other, tmp_path, seed=0)
         if was_whole:

@@ -15,6 +15,8 @@ from scipy.special import expit
 
 from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.ids import Ids
+from unexposed.data.showings import Block, Lots, Showings, draw_showings
+from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -50,6 +52,9 @@ class World:
     """The chance that each item is shown to each user, and that the user would like it.
 
     m = σ(exposure score)^power,  γ = σ(relevance score, kept within its range).
+
+    m is the chance that the user notices the item, however often it is shown; `attention` is the
+    chance that one showing is noticed, which only the impressions tell.
     """
 
     exposure_factors: Factors
@@ -58,6 +63,11 @@ class World:
     item_ids: Ids
     exposure_power: float = 1.0
     relevance_range: tuple[float, float] = (-np.inf, np.inf)
+    attention: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.attention <= 1:
+            raise InputError(f"attention must lie in (0, 1], got {self.attention}")
 
     @property
     def n_users(self) -> int:
@@ -81,10 +91,70 @@ class World:
 
     def clicks(self, seed: int) -> Clicks:
         """A log of this world: click = O·R, with O ~ Bern(m) and R ~ Bern(γ)."""
-        return self._log([sp.csr_array(shown & liked) for shown, liked in self.draws(seed)])
+        return self._clicks([sp.csr_array(shown & liked) for shown, liked in self.draws(seed)])
+
+    def log(self, seed: int) -> Clicks:
+        """The clicks of this seed with their times and all impressions."""
+        rows = self.showings(seed)
+        shown = Impressions.from_pairs(
+            rows.users,
+            rows.items,
+            clicked=rows.clicked,
+            propensity=rows.propensity,
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+        )
+        return Clicks.from_pairs(
+            rows.users[rows.clicked],
+            rows.items[rows.clicked],
+            times=rows.times[rows.clicked],
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+            shown=shown,
+        )
+
+    def showings(self, seed: int) -> Showings:
+        """Every showing behind the clicks of this seed, as a shop would log it."""
+        blocks = (
+            Block(users, self.exposure(users), *drawn)
+            for users, drawn in zip(self._blocks(), self.draws(seed), strict=True)
+        )
+        lots = Lots(*_streams(seed)[4:8])
+        return draw_showings(blocks, attention=self.attention, lots=lots)
+
+    def traffic(self, share: float, *, seed: int, without: Judgements | None = None) -> Traffic:
+        """About this share of all pairs, shown by lot, with the R that made the clicks of the seed.
+
+        Pairs among the judgements `without` are not drawn, so that training on this traffic tells
+        nothing of them.
+        """
+        left_out = 0 if without is None else len(without) / (self.n_users * self.n_items)
+        if not 0 < share <= 1 - left_out:
+            beside = " beside the judged pairs" if left_out else ""
+            raise InputError(
+                f"the share of traffic must lie above 0, at most {1 - left_out:g}{beside}, "
+                f"got {share}"
+            )
+        lots, found = _streams(seed)[8], []
+        for users, (_, liked) in zip(self._blocks(), self.draws(seed), strict=True):
+            taken = lots.random(liked.shape, dtype=np.float32) < share / (1 - left_out)
+            if without is not None:
+                judged = slice(*np.searchsorted(without.users, [users[0], users[-1] + 1]))
+                taken[without.users[judged] - users[0], without.items[judged]] = False
+            rows, items = np.nonzero(taken)
+            found.append((users[rows], items, liked[taken]))
+        drawn, items, relevant = map(np.concatenate, zip(*found, strict=True))
+        pairs = drawn.astype(np.int32), items.astype(np.int32)
+        return Traffic(*pairs, relevant, self.user_ids, self.item_ids)
 
     def split(
-        self, *, seed: int, held_out: float = 0.1, judged_per_user: int = 20, fresh: bool = False
+        self,
+        *,
+        seed: int,
+        held_out: float = 0.1,
+        judged_per_user: int = 20,
+        fresh: bool = False,
+        impressions: bool = False,
     ) -> Split:
         """The clicks of this seed, a part of them held out, and the labels of a random experiment.
 
@@ -93,13 +163,13 @@ class World:
         the clicked ones out would favour items of low exposure, since among the unclicked
         P(R = 1) = γ(1 − m)/(1 − mγ). The price: whoever remembers the clicks knows some answers.
         With `fresh` labels there is no such price: R is drawn anew, as if a user were asked on
-        another day.
+        another day. With `impressions` the clicks hold all that was shown.
         """
         if not 1 <= judged_per_user <= self.n_items:
             raise InputError(
                 f"judged_per_user must be between 1 and {self.n_items} items, got {judged_per_user}"
             )
-        _, _, lots, anew = _streams(seed)
+        lots, anew = _streams(seed)[2:4]
         clicked, judged, relevant, done = [], [], [], 0
         for shown, liked in self.draws(seed):
             clicked.append(sp.csr_array(shown & liked))
@@ -120,19 +190,23 @@ class World:
             user_ids=self.user_ids,
             item_ids=self.item_ids,
         )
-        return Split(*self._log(clicked).hold_out(fraction=held_out, seed=seed), judgements)
+        clicks = self.log(seed) if impressions else self._clicks(clicked)
+        return Split(*clicks.hold_out(fraction=held_out, seed=seed), judgements)
 
     def draws(self, seed: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
         """O and R of the log that the seed draws, a block of users at a time."""
-        exposed, relevant, _, _ = _streams(seed)
-        for users in user_blocks(self.n_users, self.n_items):
+        exposed, relevant = _streams(seed)[:2]
+        for users in self._blocks():
             exposure, relevance = self.truth(users)
             yield (
                 exposed.random(exposure.shape, dtype=np.float32) < exposure,
                 relevant.random(relevance.shape, dtype=np.float32) < relevance,
             )
 
-    def _log(self, blocks: list[sp.csr_array]) -> Clicks:
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        return user_blocks(self.n_users, self.n_items)
+
+    def _clicks(self, blocks: list[sp.csr_array]) -> Clicks:
         pairs = sp.vstack(blocks, format="coo")
         return Clicks.from_pairs(
             pairs.row, pairs.col, user_ids=self.user_ids, item_ids=self.item_ids
@@ -140,8 +214,11 @@ class World:
 
 
 def _streams(seed: int) -> list[np.random.Generator]:
-    """Generators for O, R, the judged items and fresh labels: independent of each other."""
-    return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
+    """Generators for O, R, judged items, fresh labels, showings (4 of them) and traffic.
+
+    They are independent of each other. A new one goes to the end, since the others keep their bits.
+    """
+    return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(9)]
 
 
 def world(
@@ -153,6 +230,7 @@ def world(
     relevance_bias: float = 0.3,
     exposure_rate: float = 0.2,
     relevance_rate: float = 0.2,
+    attention: float = 0.5,
     seed: int = 0,
 ) -> World:
     """A made-up world, with two dials for what decides who sees what.
@@ -166,7 +244,7 @@ def world(
     law at 1) that says nothing of relevance, and `relevance_bias` how far it follows relevance
     itself, as under a recommender that works. With both at 0 a user is as likely to see any item
     as any other. The constants make the means of m and γ over all pairs the two rates asked for
-    (in a large world: over its first users).
+    (in a large world: over its first users). `attention` is the chance that one showing is noticed.
     """
     for name, size in {"n_users": n_users, "n_items": n_items, "dim": dim}.items():
         if size < 1:
@@ -202,7 +280,7 @@ def world(
         rate=exposure_rate,
         name="exposure_rate",
     )
-    return World(sees, likes, Ids.range(n_users), Ids.range(n_items))
+    return World(sees, likes, Ids.range(n_users), Ids.range(n_items), attention=attention)
 
 
 def user_blocks(n_users: int, n_items: int) -> Iterator[NDArray[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import column
+from unexposed.data.shown import Traffic
 from unexposed.errors import InputError, plain
 from unexposed.files.whole import write_whole
 
@@ -126,7 +127,7 @@ def click_table(clicks: Clicks) -> "pl.DataFrame":
     )
 
 
-def judged_table(judged: Judgements) -> "pl.DataFrame":
+def judged_table(judged: Judgements | Traffic) -> "pl.DataFrame":
     """user, item, relevance (0 or 1)."""
     import polars as pl
 

@@ -1,4 +1,4 @@
-"""The folder of a simulated world: clicks.csv, judged.csv, truth.parquet and their checksums."""
+"""The folder of a simulated world: clicks, judgements, truth, what was shown, and checksums."""
 
 import hashlib
 import json
@@ -11,6 +11,7 @@ import numpy as np
 
 from unexposed.data.clicks import HasIds
 from unexposed.data.ids import column
+from unexposed.data.showings import Showings
 from unexposed.data.simulate import World
 from unexposed.data.write import click_table, judged_table, write_table
 from unexposed.errors import InputError
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
     import polars as pl
 
 MOST_PAIRS = 50_000_000
-WORLD = ("clicks.csv", "judged.csv", "truth.parquet")
+CLICKS, JUDGED, TRUTH = "clicks.csv", "judged.csv", "truth.parquet"
+IMPRESSIONS, TRAFFIC = "impressions.csv", "traffic.csv"
+FILES = {CLICKS, JUDGED, TRUTH, IMPRESSIONS, TRAFFIC}
 ABOUT_WORLD = "world.json"
 WORLD_FORMAT = "unexposed world"
 
 
-def check_world(world: HasIds, folder: Path) -> None:
+def check_world(
+    world: HasIds, folder: Path, *, impressions: bool = False, traffic: bool = False
+) -> None:
     """Refuse to replace files that `simulate` did not write, and a truth of too many rows."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder")
     known = _checksums(folder)
-    there = [path for path in map(folder.joinpath, WORLD) if path.exists()]
+    names = [CLICKS, JUDGED, TRUTH, *[IMPRESSIONS] * impressions, *[TRAFFIC] * traffic, *known]
+    there = [path for path in map(folder.joinpath, names) if path.exists()]
     foreign = [path for path in there if _checksum(path) not in known.get(path.name, ())]
     if not known and (folder / ABOUT_WORLD).exists():
         foreign.insert(0, folder / ABOUT_WORLD)
@@ -46,30 +52,55 @@ def check_world(world: HasIds, folder: Path) -> None:
         )
 
 
-def write_world(world: World, folder: Path, *, seed: int) -> list[str]:
-    """Write the files of a world; returns a line about each."""
-    check_world(world, folder)
+def write_world(
+    world: World, folder: Path, *, seed: int, impressions: bool = False, traffic: float = 0.0
+) -> list[str]:
+    """Write the files of a world; returns a line about each.
+
+    The clicks are the same with impressions and without; traffic leaves out the judged pairs. What
+    an earlier world left there and this one does not have is removed.
+    """
+    check_world(world, folder, impressions=impressions, traffic=traffic > 0)
+    tables, said = {}, {}
     split = world.split(seed=seed, held_out=0.0)
-    tables = (click_table(split.train), judged_table(split.judged), truth_table(world))
+    tables[CLICKS] = click_table(split.train)
+    said[CLICKS] = (
+        f"{len(split.train):,} clicks of {world.n_users:,} users on {world.n_items:,} items"
+    )
+    tables[JUDGED] = judged_table(split.judged)
+    said[JUDGED] = (
+        f"{len(split.judged):,} judged pairs, {int(split.judged.relevant.sum()):,} of them relevant"
+    )
+    tables[TRUTH] = truth_table(world)
+    said[TRUTH] = "exposure and relevance of every pair"
+    if impressions:
+        rows = world.showings(seed)
+        tables[IMPRESSIONS] = showing_table(world, rows)
+        said[IMPRESSIONS] = f"{len(rows.users):,} showings, {int(rows.clicked.sum()):,} clicked"
+    if traffic > 0:
+        drawn = world.traffic(traffic, seed=seed, without=split.judged)
+        tables[TRAFFIC] = judged_table(drawn)
+        said[TRAFFIC] = f"{len(drawn):,} pairs shown at random, {int(drawn.relevant.sum()):,} liked"
     try:
-        with workspace(folder) as place:
-            for name, table in zip(WORLD, tables, strict=True):
-                write_table(table, place / name)
-            new = {name: [_checksum(place / name)] for name in WORLD}
-            # stored before the first file is replaced: a kill may leave old files and new ones
-            _write_about(folder, {n: [*_checksums(folder).get(n, []), *new[n]] for n in WORLD})
-            for name in WORLD:
-                write_whole(folder / name, partial(shutil.copyfile, place / name))
-            _write_about(folder, new)
+        _write(tables, folder)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
-    return [
-        f"{folder / 'clicks.csv'}: {len(split.train):,} clicks of {world.n_users:,} users "
-        f"on {world.n_items:,} items",
-        f"{folder / 'judged.csv'}: {len(split.judged):,} judged pairs, "
-        f"{int(split.judged.relevant.sum()):,} of them relevant",
-        f"{folder / 'truth.parquet'}: exposure and relevance of every pair",
-    ]
+    return [f"{folder / name}: {text}" for name, text in said.items()]
+
+
+def _write(tables: dict[str, "pl.DataFrame"], folder: Path) -> None:
+    with workspace(folder) as place:
+        for name, table in tables.items():
+            write_table(table, place / name)
+        new = {name: [_checksum(place / name)] for name in tables}
+        old = _checksums(folder)
+        # stored before the first file is replaced: a kill may leave old files and new ones
+        _write_about(folder, {n: [*old.get(n, []), *new.get(n, [])] for n in {**old, **new}})
+        for name in tables:
+            write_whole(folder / name, partial(shutil.copyfile, place / name))
+        for name in old.keys() - tables.keys():
+            (folder / name).unlink(missing_ok=True)
+        _write_about(folder, new)
 
 
 def _write_about(folder: Path, files: dict[str, list[str]]) -> None:
@@ -82,7 +113,8 @@ def _checksums(folder: Path) -> dict[str, list[str]]:
     try:
         about = json.loads((folder / ABOUT_WORLD).read_text(encoding="utf-8"))
         files = about["files"].items() if about["format"] == WORLD_FORMAT else ()
-        return {name: [known] if isinstance(known, str) else list(known) for name, known in files}
+        ours = ((name, known) for name, known in files if name in FILES)
+        return {name: [known] if isinstance(known, str) else list(known) for name, known in ours}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -107,5 +139,20 @@ def truth_table(world: World) -> "pl.DataFrame":
             "item": column(world.item_ids.values[columns]),
             "exposure": pl.Series(world.exposure(users).ravel()),
             "relevance": pl.Series(world.relevance(users).ravel()),
+        }
+    )
+
+
+def showing_table(world: World, rows: Showings) -> "pl.DataFrame":
+    """user, item, clicked (0 or 1), time (seconds since 1970), propensity: one row a showing."""
+    import polars as pl
+
+    return pl.DataFrame(
+        {
+            "user": column(world.user_ids.values[rows.users]),
+            "item": column(world.item_ids.values[rows.items]),
+            "clicked": pl.Series(rows.clicked.astype(np.int8)),
+            "time": pl.Series(rows.times),
+            "propensity": pl.Series(rows.propensity),
         }
     )
