@@ -14,6 +14,7 @@ import typer
 
 import unexposed as ux
 from unexposed import cli, settings
+from unexposed.data.rating_data import HOLDS
 
 PAGE = Path(__file__).with_name("reference.md")
 HEAD = """\
@@ -210,9 +211,13 @@ def _criteria() -> Lines:
 
 def _datasets() -> Lines:
     yield from ("", "## Data sets", "", "In `ux.DATASETS`, and for `--dataset`.", "")
-    yield from ("| name | | from | terms |", "|---|---|---|---|")
+    yield from ("| name | | from | terms | a click is | holds |", "|---|---|---|---|---|---|")
     for name, dataset in ux.DATASETS.items():
-        yield _row(f"`{name}`", dataset.title, f"<{dataset.homepage}>", dataset.terms)
+        source = f"<{dataset.homepage}>"
+        held = ", ".join(part for part in HOLDS if part in dataset.holds)
+        yield _row(f"`{name}`", dataset.title, source, dataset.terms, dataset.clicks, held)
+    yield ""
+    yield from (f"- *{part}*: {what}" for part, what in HOLDS.items())
 
 
 def _row(*cells: str | None) -> str:

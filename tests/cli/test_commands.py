@@ -9,6 +9,9 @@ import pytest
 
 from command import python
 from unexposed import cli
+from unexposed.cli import tables
+from unexposed.data.datasets import DATASETS
+from unexposed.data.rating_data import HOLDS
 from unexposed.methods import METHODS
 
 
@@ -59,8 +62,18 @@ def test_compare_on_coat_evaluates_237_users(done, data_dir):
 
 def test_datasets_shows_every_one_with_its_terms(done):
     names = [row["name"] for row in json.loads(done("datasets --json --data-dir .")[0])]
-    assert names == ["coat", "yahoo_r3", "ml_100k", "amazon_cds"]
+    assert names == list(DATASETS)
     assert "terms" in done("datasets")[0]
+
+
+def test_datasets_marks_what_each_holds_in_eighty_columns(done, monkeypatch):
+    monkeypatch.setattr(tables, "PLAIN_WIDTH", 80)
+    lines = done("datasets")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    (header,) = (line for line in lines if "impressions " in line)
+    (bandit,) = (line for line in lines if line.split()[:2] == ["open_bandit", "–"])
+    assert header.split() == ["data", "set", "here", *HOLDS]
+    assert bandit.split() == ["open_bandit", "–", "●", "●", "●", "–"]
 
 
 def test_simulate_writes_clicks_judgements_and_the_truth(done):

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
 from unexposed.data.ids import Ids
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 
 USERS, ITEMS = Ids.of(["a", "b", "c"]), Ids.of([10, 20])
@@ -122,3 +125,45 @@ def test_a_split_whose_parts_do_not_fit_is_refused(held_out, item_ids, complaint
     )
     with pytest.raises(InputError, match=complaint):
         Split(clicks((0, 0), (1, 0)), clicks(held_out), judged)
+
+
+def shown_ratings(n: int = 60) -> Ratings:
+    users, items = np.divmod(np.arange(n, dtype=np.int32), 10)
+    ids = Ids.range(n // 10), Ids.range(10)
+    shown = np.arange(n, dtype=np.int32) % 4 + 1
+    impressions = Impressions(users, items, shown, shown // 2, *ids)
+    values = (shown // 2).astype(np.float32)
+    times = np.arange(n, dtype=np.int64)
+    return Ratings(users, items, values, *ids, threshold=1.0, times=times, shown=impressions)
+
+
+def test_ratings_with_a_threshold_of_their_own_keep_it_whatever_is_asked():
+    ratings = shown_ratings()
+    clicks = ratings.clicks(threshold=4.0)
+    np.testing.assert_array_equal(clicks.keys, np.flatnonzero(ratings.values >= 1))
+    np.testing.assert_array_equal(clicks.counts, ratings.values[ratings.values >= 1])
+    np.testing.assert_array_equal(clicks.times, clicks.keys)
+    assert clicks.shown is ratings.shown
+    traffic, judged = ratings.traffic(threshold=4.0), ratings.judgements(threshold=4.0)
+    np.testing.assert_array_equal(traffic.relevant, ratings.values >= 1)
+    np.testing.assert_array_equal(judged.relevant, traffic.relevant)
+
+
+def test_parts_of_ratings_keep_what_was_shown_of_their_own_pairs():
+    ratings = shown_ratings()
+    rest, taken = ratings.hold_out(fraction=0.3, seed=1)
+    assert len(taken) == 18
+    for part in (rest, taken):
+        np.testing.assert_array_equal(part.times, part.users * 10 + part.items)
+        np.testing.assert_array_equal(part.shown.keys, part.times)
+    both = np.concatenate([rest.times, taken.times])
+    np.testing.assert_array_equal(np.sort(both), ratings.times)
+    np.testing.assert_array_equal(ratings.hold_out(fraction=0.3, seed=1)[1].times, taken.times)
+
+
+def test_ratings_refuse_times_and_impressions_of_other_pairs():
+    ratings = shown_ratings()
+    with pytest.raises(InputError, match="a time for each pair"):
+        replace(ratings, times=ratings.times[:-1])
+    with pytest.raises(InputError, match="the impressions of the same pairs"):
+        replace(ratings, shown=ratings.shown.pick(np.arange(10)))

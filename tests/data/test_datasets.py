@@ -1,7 +1,9 @@
 """Reading the original files, finding them, fetching them, and refusing what is not them."""
 
+import gzip
 import hashlib
 import io
+import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from unexposed.data import datasets
 from unexposed.data.clicks import Ratings
 from unexposed.data.datasets import DATASETS, Dataset, RatingData, load, locate, status
 from unexposed.data.ids import Ids
+from unexposed.data.shown_sets import SHOWN_SETS
 from unexposed.errors import InputError
 
 
@@ -196,7 +199,8 @@ def test_status_tells_all_without_reading_anything(tmp_path):
     assert all(row["terms"] and row["homepage"] and row["absent"] for row in rows.values())
     assert all((row["download"] or "https://").startswith("https://") for row in rows.values())
     unverified = [name for name, row in rows.items() if "unverified" in str(row["sha256"])]
-    assert unverified == ["amazon_cds"]
+    assert unverified == ["amazon_cds", *SHOWN_SETS]
+    assert rows["kuairand_pure"]["holds"] == ["impressions", "random"]
 
 
 # Fetching them
@@ -222,6 +226,16 @@ def zipped(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
 BROKEN_OFF = b"u,i,"
@@ -272,7 +286,7 @@ def site(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def offer(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Registers the data set `tiny`, to be had at a path of the site."""
 
-    def register(path: str, *, verified: bool = True) -> None:
+    def register(path: str, *, verified: bool = True, archive_md5: str | None = None) -> None:
         digest = hashlib.sha256(TABLE).hexdigest() if verified else None
         tiny = Dataset(
             title="Tiny",
@@ -283,6 +297,7 @@ def offer(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             terms="none",
             absent="download it",
             read=read_tiny,
+            archive_md5=archive_md5,
         )
         monkeypatch.setitem(datasets.DATASETS, "tiny", tiny)
 
@@ -309,6 +324,9 @@ def test_a_zip_is_fetched_once_and_unpacked_whatever_folder_it_holds(site, offer
         ("/t.zip", zipped({"deep/table.csv": CHANGED}), "table.csv is not the original: SHA-256"),
         ("/t.zip", zipped({"other.csv": TABLE}), "deep/table.csv is missing"),
         ("/t.zip", LOGIN, "not a zip file"),
+        ("/t.tar.gz", LOGIN, "not a gzip file"),
+        ("/t.tar.gz", packed({"deep/table.csv": TABLE})[:90], "end"),
+        ("/t.tar.gz", packed({"deep/table.csv": CHANGED}), "table.csv is not the original: SHA"),
         ("/unverified.csv", LOGIN, "line 1: expected user, item, rating"),
         ("/unverified.csv", BROKEN_OFF, "no connection, or it broke off"),
         ("/unreachable.zip", None, "no connection, or it broke off"),
@@ -327,6 +345,23 @@ def test_a_failed_download_says_why_and_leaves_nothing(site, offer, path, conten
     assert str(site.cache / "tiny-1") in sentence  # the cure
     assert "\n" not in sentence
     assert len(sentence) < 400
+    assert list(site.cache.iterdir()) == []
+
+
+def test_a_tar_is_unpacked_and_writes_nothing_outside_its_folder(site, offer, tmp_path):
+    archive = packed({"tiny/deep/table.csv": TABLE, "../../outside.csv": b"x", "/root.csv": b"x"})
+    site.content["/t.tar.gz"] = archive
+    offer("/t.tar.gz", archive_md5=hashlib.md5(archive).hexdigest())
+    assert load("tiny").logged.values.tolist() == [5, 1]
+    assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == {"table.csv"}
+
+
+@pytest.mark.parametrize("path", ["/t.tar.gz", "/t.zip"])
+def test_an_archive_must_have_the_md5_that_its_publisher_gives(site, offer, path):
+    site.content[path] = (packed if path.endswith("gz") else zipped)({"deep/table.csv": TABLE})
+    offer(path, verified=False, archive_md5="0" * 32)
+    with pytest.raises(InputError, match="it is not the original: MD5 .*expected 000000000000"):
+        load("tiny")
     assert list(site.cache.iterdir()) == []
 
 

@@ -88,6 +88,19 @@ def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
     return table
 
 
+def holdings_table(rows: list[dict[str, Any]], parts: dict[str, str]) -> Table:
+    """A row for each data set, with a mark in the column of each part that it holds."""
+    caption = "\n".join(f"{name}: {what}" for name, what in parts.items())
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("data set", no_wrap=True)
+    for name in ("here", *parts):
+        table.add_column(name, justify="center")
+    for row in rows:
+        marks = [row["present"], *(part in row["holds"] for part in parts)]
+        table.add_row(row["name"], *("●" if mark else "–" for mark in marks))
+    return table
+
+
 def _spoken(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_spoken(part)}" for name, part in value.items())

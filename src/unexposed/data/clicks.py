@@ -12,7 +12,7 @@ from unexposed.data.ids import Ids as Ids
 from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
-from unexposed.data.shown import Impressions
+from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError
 
 
@@ -29,6 +29,15 @@ class HasIds(Protocol):
 def same_ids(one: HasIds, other: HasIds) -> bool:
     """Whether both know the same users and items, in the same order."""
     return one.user_ids == other.user_ids and one.item_ids == other.item_ids
+
+
+def drawn(n: int, *, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """A mask of a random fraction of n things (rounded down)."""
+    if not 0 <= fraction < 1:
+        raise InputError(f"the held-out fraction must lie in [0, 1), got {fraction}")
+    chosen = np.zeros(n, dtype=bool)
+    chosen[np.random.default_rng(seed).permutation(n)[: int(n * fraction)]] = True
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -211,11 +220,7 @@ class Clicks:
 
     def hold_out(self, *, fraction: float, seed: int) -> tuple["Clicks", "Clicks"]:
         """The clicks without, and only, a random fraction of them (rounded down)."""
-        if not 0 <= fraction < 1:
-            raise InputError(f"the held-out fraction must lie in [0, 1), got {fraction}")
-        chosen = np.zeros(len(self), dtype=bool)
-        order = np.random.default_rng(seed).permutation(len(self))
-        chosen[order[: int(len(self) * fraction)]] = True
+        chosen = drawn(len(self), fraction=fraction, seed=seed)
         return self.pick(~chosen), self.pick(chosen)
 
     def union(self, other: "Clicks") -> "Clicks":
@@ -281,28 +286,52 @@ class Judgements:
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Explicit ratings of distinct pairs, before a threshold makes clicks of them."""
+    """Ratings of distinct pairs, before a threshold makes clicks of them.
+
+    Values are stars, or else have a `threshold` of their own, which comes before any other. Where
+    each row of the log was a showing, `shown` holds the impressions of the same pairs.
+    """
 
     users: Indices
     items: Indices
     values: NDArray[np.float32]
     user_ids: Ids
     item_ids: Ids
+    threshold: float | None = None
+    times: NDArray[np.int64] | None = None  # seconds since 1970, of the last click if there is one
+    shown: Impressions | None = None
 
     def __post_init__(self) -> None:
         if not len(self.users) == len(self.items) == len(self.values):
             raise InputError("ratings need one user, item and value each")
         if not np.isfinite(self.values).all():
             raise InputError("ratings must be finite numbers")
+        if self.times is not None and self.times.shape != self.users.shape:
+            raise InputError("ratings need a time for each pair, or none")
+        if self.shown is not None and not (
+            np.array_equal(self.shown.users, self.users)
+            and np.array_equal(self.shown.items, self.items)
+        ):
+            raise InputError("ratings need the impressions of the same pairs, or none")
 
     def __len__(self) -> int:
         return len(self.users)
 
+    def liked(self, *, threshold: float) -> NDArray[np.bool_]:
+        """Whether each pair is rated at least the threshold, or the ratings' own."""
+        return self.values >= (threshold if self.threshold is None else self.threshold)
+
     def clicks(self, *, threshold: float) -> Clicks:
         """Clicks on the pairs rated at least the threshold; other pairs stay unknown."""
-        liked = self.values >= threshold
+        liked = self.liked(threshold=threshold)
         return Clicks.from_pairs(
-            self.users[liked], self.items[liked], user_ids=self.user_ids, item_ids=self.item_ids
+            self.users[liked],
+            self.items[liked],
+            counts=None if self.shown is None else self.shown.clicked[liked],
+            times=None if self.times is None else self.times[liked],
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+            shown=self.shown,
         )
 
     def judgements(self, *, threshold: float) -> Judgements:
@@ -310,10 +339,27 @@ class Ratings:
         return Judgements.from_pairs(
             self.users,
             self.items,
-            self.values >= threshold,
+            self.liked(threshold=threshold),
             user_ids=self.user_ids,
             item_ids=self.item_ids,
         )
+
+    def traffic(self, *, threshold: float) -> Traffic:
+        """Every rated pair as random traffic, for ratings of items shown at random."""
+        judged = self.judgements(threshold=threshold)
+        return Traffic(judged.users, judged.items, judged.relevant, self.user_ids, self.item_ids)
+
+    def pick(self, chosen: NDArray[Any]) -> "Ratings":
+        """The ratings at these positions (a mask, or ascending indices)."""
+        times = None if self.times is None else self.times[chosen]
+        shown = None if self.shown is None else self.shown.pick(chosen)
+        columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "values")}
+        return replace(self, **columns, times=times, shown=shown)
+
+    def hold_out(self, *, fraction: float, seed: int) -> tuple["Ratings", "Ratings"]:
+        """The ratings without, and only, a random fraction of them (rounded down)."""
+        chosen = drawn(len(self), fraction=fraction, seed=seed)
+        return self.pick(~chosen), self.pick(chosen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,19 +1,21 @@
 """The data sets of the field, read from their original files."""
 
-import hashlib
 import os
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unexposed.data.clicks import Ratings, pair_keys
+from unexposed.data.fetch import download as fetch
+from unexposed.data.fetch import fault as fault
 from unexposed.data.ids import Ids
+from unexposed.data.rating_data import HOLDS
+from unexposed.data.rating_data import Dataset as Dataset
+from unexposed.data.rating_data import RatingData as RatingData
+from unexposed.data.shown_sets import SHOWN_SETS
 from unexposed.errors import InputError, did_you_mean
 
 Folder = str | os.PathLike[str]
@@ -21,36 +23,6 @@ Folder = str | os.PathLike[str]
 _YAHOO = "ydata-ymusic-rating-study-v1_0-"
 _WEBSCOPE = "https://webscope.sandbox.yahoo.com/catalog.php?datatype=r"
 _AMAZON = "ratings_CDs_and_Vinyl.csv"
-_RECORD = "SHA256SUMS"  # of a download whose publisher gives no checksums
-
-
-@dataclass(frozen=True, eq=False)
-class RatingData:
-    """The parts of a data set, which all know the same users and items."""
-
-    logged: Ratings  # of items that users chose to rate, or were led to
-    random: Ratings | None = None  # of items shown uniformly at random
-    user_features: NDArray[np.float32] | None = None
-    item_features: NDArray[np.float32] | None = None
-    item_titles: list[str] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """The source of a data set, and the reader of its files.
-
-    A file whose SHA-256 is None has no published checksum and is accepted as it comes. A download
-    records its checksum beside the file, and the file must keep it.
-    """
-
-    title: str
-    folder: str
-    files: dict[str, str | None]  # path inside the folder → SHA-256
-    homepage: str
-    download: str | None  # a zip archive, or the only file itself
-    terms: str
-    absent: str  # how to get it where it is missing
-    read: Callable[[Path], RatingData]
 
 
 def load(name: str, *, data_dir: Folder | None = None, download: bool = True) -> RatingData:
@@ -59,7 +31,7 @@ def load(name: str, *, data_dir: Folder | None = None, download: bool = True) ->
     folder = locate(name, data_dir)
     if folder is None:
         if download and dataset.download:
-            return _download(dataset, dataset.download)
+            return fetch(dataset, dataset.download, _cache() / dataset.folder)
         raise InputError(f"{dataset.title} is not here: {dataset.absent}")
     if wrong := fault(dataset, folder):
         again = " to have it downloaded again" if dataset.download else ""
@@ -81,8 +53,8 @@ def locate(name: str, data_dir: Folder | None = None) -> Path | None:
     return next((p / dataset.folder for p in places if (p / dataset.folder).is_dir()), None)
 
 
-def status(data_dir: Folder | None = None) -> list[dict[str, str | None]]:
-    """A row for each data set: its source, its terms, and its folder if it is here."""
+def status(data_dir: Folder | None = None) -> list[dict[str, Any]]:
+    """A row for each data set: what it holds, its source and terms, its folder if it is here."""
     rows = []
     for name, dataset in DATASETS.items():
         folder = locate(name, data_dir)
@@ -91,9 +63,12 @@ def status(data_dir: Folder | None = None) -> list[dict[str, str | None]]:
                 "name": name,
                 "title": dataset.title,
                 "present": str(folder) if folder else None,
+                "holds": [part for part in HOLDS if part in dataset.holds],
+                "clicks": dataset.clicks,
                 "homepage": dataset.homepage,
                 "terms": dataset.terms,
                 "download": dataset.download,
+                "archive_md5": dataset.archive_md5,
                 "sha256": "\n".join(
                     f"{digest or 'unverified: none is published'}  {file}"
                     for file, digest in dataset.files.items()
@@ -112,95 +87,6 @@ def _known(name: str) -> Dataset:
 
 def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unexposed"
-
-
-def fault(dataset: Dataset, folder: Path) -> str | None:
-    """What is wrong with the first wrong file, or None."""
-    recorded = _recorded(folder)
-    for name, known in dataset.files.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        expected = known or recorded.get(name)
-        if expected is None:
-            continue
-        found = _sha256(folder / name)
-        if found != expected:
-            which = "the original" if known else "what was downloaded"
-            return f"{name} is not {which}: SHA-256 {found[:12]}…, expected {expected[:12]}…"
-    return None
-
-
-def _recorded(folder: Path) -> dict[str, str]:
-    """The SHA-256 that a download recorded for each file without a published one."""
-    try:
-        lines = (folder / _RECORD).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-
-
-def _record(dataset: Dataset, folder: Path) -> None:
-    unknown = [name for name, digest in dataset.files.items() if digest is None]
-    text = "".join(f"{_sha256(folder / name)}  {name}\n" for name in unknown)
-    if text:
-        (folder / _RECORD).write_text(text, encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _download(dataset: Dataset, url: str) -> RatingData:
-    """Download a data set; its folder enters the cache whole and readable, or not at all."""
-    import pooch  # here: it is slow to import, and needed only for a download
-
-    target = _cache() / dataset.folder
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".download-", dir=target.parent) as scratch:
-            fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "unpacked")
-            pooch.HTTPDownloader(chunk_size=1 << 20)(url, str(fetched), None)
-            folder = _unpack(dataset, fetched, unpacked, is_archive=url.endswith(".zip"))
-            if wrong := fault(dataset, folder):
-                raise InputError(wrong)
-            data = dataset.read(folder)
-            _record(dataset, folder)
-            try:
-                folder.rename(target)
-            except OSError:
-                if not target.is_dir():  # else another process was faster
-                    raise
-            return data
-    except (OSError, InputError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"cannot download {dataset.title} from {url}: {_reason(error)}; "
-            f"try again later, or put its files into {target}"
-        ) from error
-
-
-def _unpack(dataset: Dataset, fetched: Path, unpacked: Path, *, is_archive: bool) -> Path:
-    """Unpack, and find the folder with the files: the archive may hold them in a subfolder."""
-    if not is_archive:
-        (name,) = dataset.files
-        (unpacked / name).parent.mkdir(parents=True)
-        fetched.rename(unpacked / name)
-        return unpacked
-    with zipfile.ZipFile(fetched) as archive:
-        archive.extractall(unpacked)
-    folders = [unpacked, *sorted(p for p in unpacked.rglob("*") if p.is_dir())]
-    complete = (f for f in folders if all((f / name).is_file() for name in dataset.files))
-    return next(complete, unpacked)
-
-
-def _reason(error: Exception) -> str:
-    # errors of requests are OSErrors whose text is a paragraph
-    if (response := getattr(error, "response", None)) is not None:
-        response.close()  # pooch leaves it open
-        return f"the server answered {response.status_code} {response.reason}"
-    if isinstance(error, OSError):
-        return error.strerror or "no connection, or it broke off"
-    return str(error)
 
 
 def _read_coat(folder: Path) -> RatingData:
@@ -335,6 +221,7 @@ DATASETS = {
         terms="for research; cite Schnabel et al., ICML 2016",
         absent="allow the download, or put the files of coat.zip into $UNEXPOSED_DATA/coat",
         read=_read_coat,
+        holds=frozenset({"random"}),
     ),
     "yahoo_r3": Dataset(
         title="Yahoo!R3",
@@ -349,6 +236,7 @@ DATASETS = {
         terms="Yahoo! Webscope licence: non-commercial research, on request, not to be passed on",
         absent=f"ask for R3 at {_WEBSCOPE} and put its two files into $UNEXPOSED_DATA/yahoo_r3",
         read=_read_yahoo_r3,
+        holds=frozenset({"random"}),
     ),
     "ml_100k": Dataset(
         title="MovieLens 100K",
@@ -373,4 +261,5 @@ DATASETS = {
         absent=f"allow the download, or put {_AMAZON} into $UNEXPOSED_DATA/amazon_cds",
         read=_read_amazon_cds,
     ),
+    **SHOWN_SETS,
 }

@@ -110,6 +110,8 @@ GENERATORS: dict[str, Callable[..., World]] = {"converged": converged, "saito": 
 def _check(ratings: Ratings, **settings: float) -> None:
     if len(ratings) == 0:
         raise InputError("a world needs at least one rating")
+    if ratings.threshold is not None:
+        raise InputError("a world is made from ratings of one to five stars; name such a data set")
     for name, value in settings.items():
         if value <= 0:
             raise InputError(f"{name} must be above 0, got {value}")
@@ -157,6 +159,7 @@ def trim(
         ratings.values[kept],
         Ids(ratings.user_ids.values[users]),
         Ids(ratings.item_ids.values[items]),
+        ratings.threshold,
     )
 
 

@@ -138,3 +138,22 @@ class Traffic:
         """The pairs at these positions (a mask, or ascending indices)."""
         columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "relevant")}
         return replace(self, **columns)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownExposure:
+    """Pairs drawn at random, and whether each user had met the item before."""
+
+    users: Indices
+    items: Indices
+    exposed: NDArray[np.bool_]
+    user_ids: Ids
+    item_ids: Ids
+
+    def __post_init__(self) -> None:
+        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="known exposure")
+        if self.exposed.shape != self.users.shape or self.exposed.dtype != bool:
+            raise InputError("known exposure needs one bool for each pair")
+
+    def __len__(self) -> int:
+        return len(self.users)

@@ -103,7 +103,7 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
     """Load the data that a checked table names, with clicks and judgements by this protocol."""
     if "dataset" in table:
         data = datasets.load(table["dataset"], data_dir=data_dir)
-        below = data.logged.values < by.threshold
+        below = ~data.logged.liked(threshold=by.threshold)
         return Data(
             *clicks_and_judgements(data.logged, data.random, by),
             by.held_out,
