@@ -16,6 +16,7 @@ _HOME = {
     "Split": "data.clicks",
     "Impressions": "data.shown",
     "Traffic": "data.shown",
+    "split": "data.split",
     "InputError": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
+    from unexposed.data.split import split
     from unexposed.errors import InputError
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, load, make
