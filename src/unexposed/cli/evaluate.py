@@ -27,7 +27,7 @@ def evaluate(
     """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
     from unexposed.cli import tables
     from unexposed.data.read import read_judged
-    from unexposed.evaluation.protocols import describe
+    from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.methods import load
 
