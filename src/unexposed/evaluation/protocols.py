@@ -31,6 +31,11 @@ class Protocol:
     exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
     clip: float = 10.0  # largest weight of an impression in `clipped_ips`
 
+    @property
+    def takes_clicks(self) -> bool:
+        """Whether later clicks can judge: pairs that are all relevant."""
+        return self.candidates == "catalogue"
+
 
 def _at(names: dict[str, str], ks: tuple[int, ...]) -> dict[str, str]:
     return {f"{shown}@{k}": f"{reading}@{k}" for shown, reading in names.items() for k in ks}
