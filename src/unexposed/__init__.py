@@ -20,6 +20,7 @@ _HOME = {
     "InputError": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
+    "describe": "evaluation.describe",
     "export_model": "model.export",
     "DATASETS": "data.datasets",
     "METHODS": "methods",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from unexposed.data.simulate import world
     from unexposed.data.split import split
     from unexposed.errors import InputError
+    from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, load, make
     from unexposed.model.export import export_model

@@ -15,7 +15,6 @@ from unexposed.evaluation.protocols import (
     Protocol,
     apply,
     eligible,
-    evaluate,
     impressions,
     judgements,
     rank,
@@ -45,26 +44,34 @@ def describe(
             **found,
             "recommended": recommended(model, log.users),
         }
-    judged = judgements(judged, by)
-    evaluation = evaluate(model, judged, by)
-    exposed = by_exposure(model, judged, by, logged=logged)
+    users, ranking = _ranked(model, judgements(judged, by), by)
+    exposed = _by_exposure(model, users, ranking, by, logged)
     return {
         "protocol": by.name,
         "method": model.method.name,
-        "users": len(evaluation.users),
+        "users": len(users),
         "metrics": {
             name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
-            for name, v in evaluation.values.items()
+            for name, v in apply(ranking, by).items()
         },
-        "by_popularity": by_popularity(model, judged, by),
+        "by_popularity": _by_popularity(model, ranking, by),
         **({} if exposed is None else {"by_exposure": exposed}),
-        "recommended": recommended(model, evaluation.users),
+        "recommended": recommended(model, users),
     }
+
+
+def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:
+    """The users that the protocol evaluates, and the ranks of their relevant items."""
+    judged = eligible(judged, model.clicks, by)
+    return np.unique(judged.users), rank(model, judged, by)
 
 
 def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
     """Compute every metric on the relevant items of each popularity stratum, as plain data."""
-    ranking = rank(model, eligible(judged, model.clicks, by), by)
+    return _by_popularity(model, _ranked(model, judged, by)[1], by)
+
+
+def _by_popularity(model: Model, ranking: Ranking, by: Protocol) -> dict[str, Any]:
     stratum = catalogue.strata(model.clicks.item_counts)
     found = {}
     for number, name in enumerate(("head", "middle", "tail")):
@@ -82,12 +89,15 @@ def by_exposure(
     was shown, 0 for one that never was. Otherwise it is the model's own; None without any.
     Equally exposed pairs stay together, so that thirds are rough where many are.
     """
+    return _by_exposure(model, *_ranked(model, judged, by), by, logged)
+
+
+def _by_exposure(
+    model: Model, users: Indices, ranking: Ranking, by: Protocol, logged: Impressions | None
+) -> dict[str, Any] | None:
     if logged is None and not model.has_exposure:
         return None
-    judged = eligible(judged, model.clicks, by)
-    ranking = rank(model, judged, by)
-    users = np.unique(judged.users)[ranking.users]
-    exposure = _exposure(model, users, ranking.items, logged)
+    exposure = _exposure(model, users[ranking.users], ranking.items, logged)
     third = np.searchsorted(np.quantile(exposure, [1 / 3, 2 / 3]), exposure, side="left")
     found = {}
     for number, name in enumerate(EXPOSURE):
