@@ -68,11 +68,13 @@ def _last(clicks: Clicks, value: str, seed: int) -> Chosen:
     """Hold out the last click of each user with at least two; the lot decides between equals."""
     if value:
         raise InputError(f"the split 'last' takes no value, got {value!r}")
-    lot = np.random.default_rng(seed).permutation(len(clicks))
-    order = np.lexsort((lot, _times(clicks), clicks.users))
-    held = np.zeros(len(clicks), dtype=bool)
-    held[order[clicks.user_start[1:][clicks.user_counts > 1] - 1]] = True
-    return held
+    times = _times(clicks)
+    counts = clicks.user_counts[clicks.user_counts > 0]
+    first = clicks.user_start[:-1][clicks.user_counts > 0]
+    latest = times == np.repeat(np.maximum.reduceat(times, first), counts)
+    lot = np.where(latest, np.random.default_rng(seed).permutation(len(clicks)), -1)
+    drawn = lot == np.repeat(np.maximum.reduceat(lot, first), counts)
+    return drawn & np.repeat(counts > 1, counts)
 
 
 def _by_date(clicks: Clicks, value: str, seed: int) -> Chosen:
