@@ -16,9 +16,11 @@ _HOME = {
     "Split": "data.clicks",
     "Impressions": "data.shown",
     "Traffic": "data.shown",
+    "split": "data.split",
     "InputError": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
+    "describe": "evaluation.describe",
     "export_model": "model.export",
     "DATASETS": "data.datasets",
     "METHODS": "methods",
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
     from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
+    from unexposed.data.split import split
     from unexposed.errors import InputError
+    from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, load, make
     from unexposed.model.export import export_model

@@ -18,7 +18,8 @@ from unexposed.ranking.metrics import METRICS, Ranking
 checked = settings(max_examples=60)
 
 WEIGHTED = ["ips_dcg", "snips_dcg", "snips_dcg_pooled", "snips_recall"]
-UNWEIGHTED = [name for name in METRICS if name not in WEIGHTED]
+POOLED = ["recall_pooled"]  # a user's value depends on the others
+UNWEIGHTED = [name for name in METRICS if name not in WEIGHTED + POOLED]
 
 
 def ranking_of(*ranks, n_candidates, weights=None):
@@ -150,6 +151,14 @@ def test_auc_is_the_share_of_pairs_in_the_right_order_whatever_k(ranking):
             for below in np.flatnonzero(relevance == 0)
         ]
         assert value == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
+
+
+@checked
+@given(ranking=rankings(min_relevant=1), k=st.integers(1, 14))
+def test_pooled_recall_is_the_share_of_all_relevant_pairs_in_the_top(ranking, k):
+    lists = relevance_lists(ranking)
+    share = sum(r[:k].sum() for r in lists) / sum(r.sum() for r in lists)
+    assert metrics.recall_pooled(ranking, k).mean() == pytest.approx(share)
 
 
 # properties
@@ -366,3 +375,6 @@ def test_a_ranking_restricted_to_a_stratum_keeps_ranks_and_users():
     assert kept.weights.tolist() == [2, 3]
     assert kept.n_candidates.tolist() == [5, 5]
     assert kept.has_relevant.tolist() == [True, False]
+    left = metrics.without_empty(kept)
+    assert (left.start.tolist(), left.n_users) == ([0, 2], 1)
+    assert left.ranks.tolist() == [2, 4]

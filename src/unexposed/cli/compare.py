@@ -20,9 +20,15 @@ def compare(
     methods: options.MethodNames,
     dataset: options.KnownDataset = None,
     train: options.OwnLog = None,
-    judged: Annotated[Path | None, typer.Option(help="Your own judged pairs.")] = None,
+    judged: Annotated[
+        Path | None, typer.Option(help="Your own judged pairs; without them --split makes some.")
+    ] = None,
+    split: options.SplitRule = None,
     seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
-    protocol: options.ProtocolName = "ubo-ijcai22",
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="How to evaluate. (default: ubo-ijcai22; on later clicks: catalogue)"),
+    ] = None,
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -30,23 +36,27 @@ def compare(
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train methods on the same splits and compare them on judged pairs."""
+    """Train methods on the same splits and compare them on judged pairs, or on later clicks."""
     from unexposed.cli import tables
     from unexposed.evaluation.compare import compare as run
     from unexposed.evaluation.compare import parse_methods
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.held_out import DEFAULT
 
-    by = protocol_named(protocol)
+    later = train is not None and judged is None and split is not None
+    by = protocol_named(protocol or ("catalogue" if later else "ubo-ijcai22"))
     made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
     if dataset is not None:
         if train or judged or columns.are_given():
             raise InputError("give --dataset, or --train and --judged with their columns, not both")
-        splits = _dataset_splits(dataset, by, data_dir)
-    elif train is not None and judged is not None:
-        splits = _file_splits(train, judged, by, columns)
+        splits = _dataset_splits(dataset, by, data_dir, split)
+    elif train is not None and (judged is not None or later):
+        splits = _file_splits(train, judged, by, columns, split)
     else:
-        raise InputError("give --dataset NAME, or both --train LOG and --judged FILE")
+        raise InputError(
+            "give --dataset NAME, or --train LOG with --judged FILE, or with --split time:0.8 to "
+            "judge by its later clicks"
+        )
     comparison = run(splits, made, by=by, seeds=seeds, progress=progress(), say=say)
     if as_json:
         print_json(comparison.document())
@@ -58,17 +68,27 @@ def compare(
         sys.exit(130)
 
 
-def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits":
+def _dataset_splits(
+    name: str, by: "Protocol", data_dir: Path | None, split: str | None
+) -> "Splits":
     from unexposed.data import datasets as known
-    from unexposed.evaluation.protocols import split_ratings
+    from unexposed.evaluation.compare import split_clicks
+    from unexposed.evaluation.protocols import clicks_and_judgements
 
     data = known.load(name, data_dir=data_dir)
-    return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
+    return split_clicks(*clicks_and_judgements(data.logged, data.random, by), by, how=split)
 
 
-def _file_splits(train: Path, judged: Path, by: "Protocol", columns: options.Columns) -> "Splits":
+def _file_splits(
+    train: Path, judged: Path | None, by: "Protocol", columns: options.Columns, split: str | None
+) -> "Splits":
+    from unexposed.cli.splitting import judged_by_later
     from unexposed.data.read import read_judged, read_log
     from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)
-    return split_clicks(clicks, read_judged(judged, clicks, **columns.given(), say=say), by)
+    if judged is None:
+        assert split is not None
+        return split_clicks(*judged_by_later(clicks, split, by), by)
+    pairs = read_judged(judged, clicks, **columns.given(), later_clicks=by.takes_clicks, say=say)
+    return split_clicks(clicks, pairs, by, how=split)

@@ -1,7 +1,7 @@
 """`unexposed evaluate`: how well a saved model ranks judged pairs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,28 +14,62 @@ from unexposed.cli.options import (
     with_columns,
 )
 from unexposed.cli.talking import print_json, say
+from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    from unexposed.data.clicks import Judgements
+    from unexposed.data.shown import Impressions
+    from unexposed.evaluation.protocols import Protocol
+    from unexposed.model.model import Model
 
 
 @with_columns
 def evaluate(
     folder: ModelFolder,
-    judged: Annotated[Path, typer.Option(help="File with user, item, and relevance or rating.")],
+    judged: Annotated[
+        Path, typer.Option(help="File with user, item, and relevance or rating, or later clicks.")
+    ],
     protocol: ProtocolName = "ubo-ijcai22",
     columns: Columns = NO_COLUMNS,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
-    from unexposed.cli import tables
-    from unexposed.data.read import read_judged
-    from unexposed.evaluation.protocols import describe
+    """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
+    from unexposed.cli import evaluation_tables, tables
+    from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.methods import load
 
     by = protocol_named(protocol)
     model = load(folder)
-    judgements = read_judged(judged, model, **columns.given(), say=say)
-    document = describe(model, judgements, by)
+    logged = by.candidates == "logged"
+    if logged:
+        document = describe(model, _impressions(judged, by, columns), by)
+    else:
+        document = describe(model, _judgements(judged, model, by, columns), by)
     if as_json:
         return print_json(document)
-    tables.console().print(tables.evaluation_table(document))
+    shown = tables.console()
+    shown.print(
+        (evaluation_tables.off_policy_table if logged else tables.evaluation_table)(document)
+    )
+    if "by_exposure" in document:
+        shown.print(evaluation_tables.exposure_table(document))
     return None
+
+
+def _judgements(path: Path, model: "Model", by: "Protocol", columns: Columns) -> "Judgements":
+    from unexposed.data.read import read_judged
+
+    return read_judged(path, model, **columns.given(), later_clicks=by.takes_clicks, say=say)
+
+
+def _impressions(path: Path, by: "Protocol", columns: Columns) -> "Impressions":
+    from unexposed.data.read import read_log
+
+    shown = read_log(path, **columns.given(), any_size=True, say=say).shown
+    if shown is None or shown.propensity is None:
+        raise InputError(
+            f"{path} holds no impressions with propensities, which protocol {by.name!r} needs: "
+            "give a log of what was shown, clicked or not, and name the column with --propensity"
+        )
+    return shown

@@ -1,5 +1,6 @@
 """`unexposed fit`: from a click log to a saved model."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ def fit(
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
+    split: options.SplitRule = None,
     seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was killed.")
@@ -32,6 +34,7 @@ def fit(
     ] = None,
 ) -> None:
     """Train a method on a click log and save the model."""
+    from unexposed.cli.splitting import part
     from unexposed.data.read import read_log
     from unexposed.evaluation.compare import parse_methods
     from unexposed.methods import make
@@ -53,19 +56,23 @@ def fit(
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
-        elif changed := unlike(out, make, recommender, clicks, seed=seed):
+        elif changed := unlike(out, make, recommender, clicks, seed=seed, split=split):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
             say(f"{out} holds this training, finished; to train it again, leave out --resume")
             return
+    train, held_out = (clicks, None) if split is None else part(clicks, split, seed=seed)
     model = recommender.fit(
-        clicks,
+        train,
+        held_out,
         seed=seed,
         progress=progress(),
         checkpoint=checkpoint,
         resume=resume,
         checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
     )
+    if split is not None:
+        model = replace(model, facts=model.facts | {"split": split})
     model.save(out)
     say(training_line(model))
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")

@@ -30,6 +30,10 @@ SpreadsheetSafe = Annotated[
     bool,
     typer.Option("--spreadsheet-safe", help="CSV: ' before text that a spreadsheet would compute."),
 ]
+SplitRule = Annotated[
+    str | None,
+    typer.Option("--split", help="Clicks to hold out: random:0.1, time:0.8, last, date:2024-05-01"),
+]
 ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 CellName = Annotated[

@@ -45,6 +45,7 @@ def tune(
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
+    split: options.SplitRule = None,
     data_dir: options.DataDir = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
@@ -53,7 +54,7 @@ def tune(
     from unexposed.tuning.dissent import dissent
 
     if file is not None:
-        others = (methods, out, dataset, train, start_from, settings, criterion)
+        others = (methods, out, dataset, train, start_from, settings, criterion, split)
         if columns.are_given() or any(other is not None for other in others):
             raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
         labels = None if only is None else [arm.strip() for arm in only.split(",")]
@@ -68,7 +69,7 @@ def tune(
         source = dataset or str(train and train.stem)
         assigned = options.assignments(settings, engine)
         given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
-        made = _tune(clicks, source, methods, assigned, out, start_from, criterion, **given)
+        made = _tune(clicks, source, methods, assigned, out, start_from, criterion, split, **given)
     documents = []
     for label, document in made:
         documents.append(document)
@@ -89,6 +90,7 @@ def _tune(
     out: Path,
     start_from: Path | None,
     criterion: str | None,
+    split: str | None,
     **given: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Tune methods on a log, one after the other."""
@@ -106,6 +108,7 @@ def _tune(
             fixed=tuple(name.split(".")[-1] for name in fixed),
             start=None if start_from is None else search.best_settings(start_from),
             by=criterion or DEFAULT,
+            split=split,
             say=say,
             **given,
         )

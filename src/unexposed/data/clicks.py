@@ -274,6 +274,15 @@ class Judgements:
         np.logical_or.at(ever, place, np.asarray(relevant, dtype=bool))
         return Judgements(*pairs_of(keys, n_items), ever, user_ids, item_ids)
 
+    @staticmethod
+    def from_clicks(clicks: Clicks) -> "Judgements":
+        """Later clicks as judgements: every pair relevant, and none known to be irrelevant.
+
+        Only a protocol that ranks the catalogue can use them.
+        """
+        log, every = clicks.checked(), np.ones(len(clicks), dtype=bool)
+        return Judgements(log.users, log.items, every, clicks.user_ids, clicks.item_ids)
+
     def __len__(self) -> int:
         return len(self.users)
 

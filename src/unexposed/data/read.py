@@ -100,12 +100,14 @@ def read_judged(
     rating: str | None = None,
     threshold: float | None = None,
     delimiter: str | None = None,
+    later_clicks: bool = False,
     say: Say | None = None,
 ) -> Judgements:
     """Judged pairs in the indices of `like`; pairs of an unknown user or item are left out.
 
     Relevance is a column of 0 and 1, or a rating of at least the threshold. Ids are matched by
-    value, else by how they print: "7" in a text file is the integer 7, "007" is not.
+    value, else by how they print: "7" in a text file is the integer 7, "007" is not. With
+    `later_clicks`, a table that has neither column holds clicks: every row is relevant.
     """
     by_rating = rating is not None or threshold is not None
     if relevance is not None and by_rating:
@@ -117,17 +119,23 @@ def read_judged(
         names = _pair_names(table, user, item)
         judged = _named(table, "rating", rating, needed=False)
         if judged is None or not by_rating:
-            label = _named(table, "relevance", relevance, needed=judged is None)
+            needed = judged is None and not (later_clicks and not by_rating)
+            label = _named(table, "relevance", relevance, needed=needed)
             judged, limit = (judged, limit) if label is None else (label, None)
-        assert judged is not None  # else relevance was needed
-        role = "relevance" if limit is None else "rating"
-        _refuse_twice(table, {"user": names[0], "item": names[1], role: judged})
-        _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
-        columns = table.take([*names, judged])
-        relevant = _chosen(table, columns.pop(), judged, limit)
+        if judged is None:
+            rule = "no relevance or rating: every row is a click, and relevant"
+            _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
+            columns, relevant = table.take(names), None
+        else:
+            role = "relevance" if limit is None else "rating"
+            _refuse_twice(table, {"user": names[0], "item": names[1], role: judged})
+            _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
+            columns = table.take([*names, judged])
+            relevant = _chosen(table, columns.pop(), judged, limit)
         (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
     user_at, item_at = match(user_ids, like.user_ids), match(item_ids, like.item_ids)
     users, items = user_at[users], item_at[items]
+    relevant = np.ones(len(users), dtype=bool) if relevant is None else relevant
     known = (users >= 0) & (items >= 0)
     if not known.all():
         left_out = (
@@ -251,7 +259,10 @@ def _named(table: Table, role: str, given: str | None, *, needed: bool = True) -
     header = " in its header" if isinstance(table, Text) else ""
     cure = f"{role}= (--{role})"
     if role == "relevance":
-        cure = "relevance=, or a rating with rating= (--rating)"
+        cure = (
+            "relevance=, or a rating with rating= (--rating); clicks alone can judge only in the "
+            "whole catalogue (--protocol catalogue)"
+        )
     raise InputError(f"{table.name} has no {what}{header} ({near}): name it with {cure}")
 
 

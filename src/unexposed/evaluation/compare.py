@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.split import split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.agreement import Rated, dissent
@@ -105,6 +106,8 @@ def compare(
 
     Ctrl-C keeps the methods whose seeds are all done.
     """
+    if by.candidates == "logged":
+        raise InputError(f"protocol {by.name!r} is for a model and a log: use evaluate")
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
     made = [splits(seed) for seed in range(seeds)]
@@ -132,13 +135,13 @@ def _run(
     total = 0.0
     users: NDArray[np.int32] | None = None
     said: dict[str, list[list[float]]] = {}
-    for seed, split in enumerate(splits):
+    for seed, parts in enumerate(splits):
         labelled = Labelled(told, f"{label}, seed {seed}")
-        model, seconds = train(recommender, split, seed=seed, progress=labelled)
+        model, seconds = train(recommender, parts, seed=seed, progress=labelled)
         total += seconds
         for name, value in model.facts.get("criteria", {}).items():
             said.setdefault(name, []).append(value)
-        evaluation = evaluate(model, split.judged, by)
+        evaluation = evaluate(model, parts.judged, by)
         if users is not None and not np.array_equal(users, evaluation.users):
             raise InputError("every seed's split must evaluate the same users")
         users = evaluation.users
@@ -182,14 +185,35 @@ class Labelled(show.Silent):
         self._told.note(text)
 
 
-def split_clicks(clicks: Clicks, judged: Judgements, by: Protocol) -> Splits:
-    """Split a log with given judgements: only the held-out clicks change by seed."""
+def split_clicks(
+    clicks: Clicks, judged: Judgements, by: Protocol, *, how: str | None = None
+) -> Splits:
+    """Split a log with given judgements: only the held-out clicks change by seed.
 
-    def split(seed: int) -> Split:
+    They are a random share, as the protocol says, unless a split is named (see `ux.split`).
+    """
+
+    def parts(seed: int) -> Split:
+        if how is not None:
+            return Split(*split(clicks, how, seed=seed), judged)
         train, held_out = clicks.hold_out(fraction=by.held_out, seed=seed)
         return Split(train, held_out, judged)
 
-    return split
+    return parts
+
+
+def judged_by_later(clicks: Clicks, how: str, by: Protocol) -> tuple[Clicks, Judgements]:
+    """The clicks to learn from, and those that a split such as `time:0.8` holds out as judgements.
+
+    They are the same for every seed.
+    """
+    if not by.takes_clicks:
+        raise InputError(
+            f"protocol {by.name!r} cannot judge by clicks alone, which say nothing of what was "
+            "disliked: give --judged, or a protocol that ranks the catalogue (--protocol catalogue)"
+        )
+    earlier, later = split(clicks, how, seed=0)
+    return earlier, Judgements.from_clicks(later)
 
 
 def parse_methods(

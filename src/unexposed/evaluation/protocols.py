@@ -2,21 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices, Judgements, Ratings, Split
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError, did_you_mean
-from unexposed.evaluation import significance as statistics
+from unexposed.evaluation import off_policy
 from unexposed.model.model import Model
-from unexposed.ranking import catalogue, metrics
+from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores, blocks
 from unexposed.ranking.metrics import Ranking
 from unexposed.ranking.rank import rank_catalogue, rank_judged
-
-LIST = 10  # items of each list that `recommended` describes
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,17 @@ class Protocol:
 
     name: str
     about: str
-    candidates: Literal["judged", "catalogue"]
-    metrics: dict[str, str]  # name shown → its reading in `ranking.metrics`
+    candidates: Literal["judged", "catalogue", "logged"]  # logged: impressions judge, not pairs
+    metrics: dict[str, str]  # name shown → its reading in `ranking.metrics`, or in `off_policy`
     threshold: float = 4.0  # a rating of at least this is a click, or relevant
     held_out: float = 0.1  # share of the clicks that chooses epoch and settings
     exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
+    clip: float = 10.0  # largest weight of an impression in `clipped_ips`
+
+    @property
+    def takes_clicks(self) -> bool:
+        """Whether later clicks can judge: pairs that are all relevant."""
+        return self.candidates == "catalogue"
 
 
 def _at(names: dict[str, str], ks: tuple[int, ...]) -> dict[str, str]:
@@ -74,6 +79,21 @@ PROTOCOLS = {
             metrics=_at({"ips_dcg": "ips_dcg"}, (10, 50)),
             exponent=2.0,
         ),
+        Protocol(
+            "ure",
+            "for a few pairs judged at random: relevant ones among all items that the user has "
+            "not clicked, a hit if above the score at place k + 1: an unbiased estimate of the "
+            "recall of all relevant items (Wang et al. 2025)",
+            candidates="catalogue",
+            metrics=_at({"recall": "recall", "recall_pooled": "recall_pooled"}, (1, 3, 5, 10, 50)),
+        ),
+        Protocol(
+            "off_policy",
+            "for impressions with logged propensities: the click rate if each had shown one of "
+            "the model's top k items, by inverse propensities, self-normalised, and clipped",
+            candidates="logged",
+            metrics=_at({name: name for name in off_policy.ESTIMATORS}, (1, 3, 10)),
+        ),
     )
 }
 
@@ -96,74 +116,50 @@ class Evaluation:
         return {name: float(v.mean()) for name, v in self.values.items()}
 
 
-def evaluate(model: Model, judged: Judgements, by: Protocol) -> Evaluation:
-    """Compute every metric of the protocol for every user it evaluates."""
-    judged = eligible(judged, model.clicks, by)
-    return Evaluation(np.unique(judged.users), _apply(_rank(model, judged, by), by))
+def evaluate(model: Model, judged: Judgements | Impressions, by: Protocol) -> Evaluation:
+    """Compute every metric of the protocol for every user it evaluates.
+
+    Protocol `off_policy` takes impressions with propensities, the others judgements. The mean of
+    an estimate over users is the estimate over all impressions.
+    """
+    if by.candidates == "logged":
+        logged = off_policy.logged(model, impressions(judged, by))
+        return Evaluation(logged.users, off_policy.per_user(logged, by.metrics, clip=by.clip))
+    judged = eligible(judgements(judged, by), model.clicks, by)
+    return Evaluation(np.unique(judged.users), apply(rank(model, judged, by), by))
 
 
-def _rank(model: Model, judged: Judgements, by: Protocol) -> Ranking:
+def judgements(judged: Judgements | Impressions, by: Protocol) -> Judgements:
+    """Refuse impressions for a protocol that needs judged pairs."""
+    if isinstance(judged, Judgements):
+        return judged
+    raise InputError(f"protocol {by.name!r} needs judgements, got {type(judged).__name__}")
+
+
+def impressions(judged: Judgements | Impressions, by: Protocol) -> Impressions:
+    """Refuse judged pairs for a protocol that needs impressions."""
+    if isinstance(judged, Impressions):
+        return judged
+    raise InputError(
+        f"protocol {by.name!r} needs impressions with propensities, which judged pairs are not: "
+        "use evaluate with a log that has a column for --propensity"
+    )
+
+
+def rank(model: Model, judged: Judgements, by: Protocol) -> Ranking:
+    """Rank the relevant items of eligible judgements among the protocol's candidates."""
     if by.candidates == "judged":
         return rank_judged(model.scores, judged, model.clicks)
     return rank_catalogue(model.scores, judged, model.clicks, exponent=by.exponent)
 
 
-def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
+def apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
+    """Every metric of the protocol, one value per user."""
     values = {}
     for shown, reading in by.metrics.items():
         name, k = metrics.parse(reading)
         values[shown] = metrics.METRICS[name](ranking, k)
     return values
-
-
-def describe(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
-    """Evaluate as plain data: every metric, overall and by popularity, and the lists."""
-    evaluation = evaluate(model, judged, by)
-    return {
-        "protocol": by.name,
-        "method": model.method.name,
-        "users": len(evaluation.users),
-        "metrics": {
-            name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
-            for name, v in evaluation.values.items()
-        },
-        "by_popularity": by_popularity(model, judged, by),
-        "recommended": recommended(model, evaluation.users),
-    }
-
-
-def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
-    """Compute every metric on the relevant items of each popularity stratum, as plain data."""
-    ranking = _rank(model, eligible(judged, model.clicks, by), by)
-    stratum = catalogue.strata(model.clicks.item_counts)
-    found = {}
-    for number, name in enumerate(("head", "middle", "tail")):
-        part = metrics.restrict(ranking, stratum == number)
-        has_any = part.has_relevant
-        values = _apply(part, by)
-        found[name] = {
-            "items": int((stratum == number).sum()),
-            "users": int(has_any.sum()),
-            "metrics": {m: _mean(v[has_any]) for m, v in values.items()},
-        }
-    return found
-
-
-def recommended(model: Model, users: Indices) -> dict[str, Any]:
-    """Describe how the lists of these users spread over the catalogue, as plain data."""
-    k = min(LIST, len(model.item_ids))
-    lists, _ = model.top(users, k)
-    counts = model.clicks.item_counts
-    return {
-        "k": k,
-        "coverage": catalogue.coverage(lists, len(counts)),
-        "gini": catalogue.gini(lists, len(counts)),
-        "mean_popularity": catalogue.mean_popularity(lists, counts),
-    }
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    return float(values.mean()) if len(values) else None
 
 
 def eligible(judged: Judgements, clicks: Clicks, by: Protocol) -> Judgements:
@@ -236,10 +232,4 @@ def clicks_and_judgements(
             "use --protocol catalogue, or make a world from it with unexposed simulate"
         )
     clicks, test = clicks.hold_out(fraction=0.2, seed=0)
-    return clicks, Judgements.from_pairs(
-        test.users,
-        test.items,
-        np.ones(len(test)),
-        user_ids=test.user_ids,
-        item_ids=test.item_ids,
-    )
+    return clicks, Judgements.from_clicks(test)

@@ -195,9 +195,14 @@ def _protocol(name: object, where: str) -> Protocol:
     if name == TRUE_RELEVANCE.name:
         return TRUE_RELEVANCE
     try:
-        return protocol(str(name))
+        found = protocol(str(name))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    if found.candidates == "logged":
+        raise InputError(
+            f"{where}: protocol {name!r} is for a model and a log, not for experiments"
+        )
+    return found
 
 
 def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, Arm]:

@@ -18,9 +18,10 @@ from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import CLICKS, MODEL
 from unexposed.training.checkpoint import differences, fingerprint
-from unexposed.training.given import Side
+from unexposed.training.given import HELD_OUT_FRACTION, Side
 
 Make = Callable[..., Recommender]  # `methods.make`
+USUAL_SPLIT = f"random:{HELD_OUT_FRACTION}"
 
 
 def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
@@ -51,7 +52,13 @@ def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
 
 
 def unlike(
-    folder: Path, make: Make, method: Recommender, clicks: Clicks, *, seed: int
+    folder: Path,
+    make: Make,
+    method: Recommender,
+    clicks: Clicks,
+    *,
+    seed: int,
+    split: str | None = None,
 ) -> list[str]:
     """The differences between this training and the one that made the saved model, in words.
 
@@ -71,8 +78,12 @@ def unlike(
     then = _given(model.method, model.clicks, facts.get("seed")) | {
         "unexposed": about["written_by"],
         "the engine": ran_on,
+        "the split": facts.get("split", USUAL_SPLIT),
     }
-    now = _given(method, clicks, seed) | {"the engine": ran_on if asked == "auto" else asked}
+    now = _given(method, clicks, seed) | {
+        "the engine": ran_on if asked == "auto" else asked,
+        "the split": split or USUAL_SPLIT,
+    }
     return differences(then, now)
 
 

@@ -87,13 +87,7 @@ def quality_of_users(
     """The estimate of `held_out_quality` for each user with a held-out click that counts."""
     if by.draw == "wtd":
         held_out = held_out.pick(as_if_uniform(clicks, held_out))
-    wanted = Judgements(
-        held_out.users,
-        held_out.items,
-        np.ones(len(held_out), dtype=bool),
-        held_out.user_ids,
-        held_out.item_ids,
-    )
+    wanted = Judgements.from_clicks(held_out)
     mass = None
     if by.candidates and by.candidates_exponent:
         mass = candidate_mass(clicks.item_counts, exponent=by.candidates_exponent)

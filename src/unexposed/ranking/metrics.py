@@ -16,7 +16,7 @@ One user with relevant items at ranks 2, 3 and 5 shows why the names differ:
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -202,6 +202,17 @@ def recall(ranking: Ranking, k: int | None) -> PerUser:
     return _ratio(_n_hits(ranking, k), ranking.n_relevant)
 
 
+def recall_pooled(ranking: Ranking, k: int | None) -> PerUser:
+    """Hits in the top k divided by the mean over users of their number of relevant items.
+
+    Its mean over users is the share of all relevant pairs that are in the top k. A user without a
+    relevant item adds nothing to either sum, so that leaving such users out, which a small judged
+    set makes many, does not bias it; users with many count for more. Rival: `recall`.
+    """
+    mean_relevant = len(ranking.ranks) / max(ranking.n_users, 1)
+    return _ratio(_n_hits(ranking, k), np.full(ranking.n_users, mean_relevant))
+
+
 def recall_truncated(ranking: Ranking, k: int | None) -> PerUser:
     """Hits in the top k divided by the most there could be, min(k, number of relevant items).
 
@@ -321,6 +332,7 @@ METRICS: dict[str, Metric] = {
     "map_per_relevant": map_per_relevant,
     "map_truncated": map_truncated,
     "recall": recall,
+    "recall_pooled": recall_pooled,
     "recall_truncated": recall_truncated,
     "precision": precision,
     "hit_rate": hit_rate,
@@ -367,7 +379,13 @@ def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
     """
     if keep_items.dtype != bool or len(keep_items) <= ranking.items.max(initial=-1):
         raise InputError("the mask of items must have one bool for each item of the catalogue")
-    keep = keep_items[ranking.items]
+    return keep(ranking, keep_items[ranking.items])
+
+
+def keep(ranking: Ranking, keep: NDArray[np.bool_]) -> Ranking:
+    """Keep only the relevant items in the mask, one bool for each, as `restrict` does."""
+    if keep.dtype != bool or keep.shape != ranking.ranks.shape:
+        raise InputError("the mask must have one bool for each relevant item of the ranking")
     kept_before = np.concatenate([[0], np.cumsum(keep)])
     return Ranking(
         kept_before[ranking.start],
@@ -376,6 +394,16 @@ def restrict(ranking: Ranking, keep_items: NDArray[np.bool_]) -> Ranking:
         ranking.n_candidates,
         ranking.weights[keep],
         None if ranking.above is None else ranking.above[keep],
+    )
+
+
+def without_empty(ranking: Ranking) -> Ranking:
+    """Leave out the users without a relevant item."""
+    some = ranking.has_relevant
+    return replace(
+        ranking,
+        start=np.append(ranking.start[:-1][some], ranking.start[-1]),
+        n_candidates=ranking.n_candidates[some],
     )
 
 

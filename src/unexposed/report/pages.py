@@ -115,7 +115,9 @@ def model_document(
         say(f"{given.titles}: names of {len(names):,} of {len(model.item_ids):,} items")
     judged = None
     if given.judged is not None:
-        judged = read_judged(given.judged, model, **given.columns, say=say)
+        judged = read_judged(
+            given.judged, model, **given.columns, later_clicks=by.takes_clicks, say=say
+        )
     called = page.Names(model.user_ids, model.item_ids, names)
     return portrait.document(model, called, judged, by=by)
 

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from unexposed import settings
 from unexposed.data.clicks import Clicks, Judgements
-from unexposed.evaluation.protocols import PROTOCOLS, Protocol, describe
+from unexposed.evaluation.describe import describe
+from unexposed.evaluation.protocols import PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue
 from unexposed.report import sampled

@@ -117,19 +117,27 @@ def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
 
 
 def judged(data: dict[str, Any]) -> Table:
-    """Every metric with its interval, and by the popularity of the relevant items."""
-    parts = data["by_popularity"]
+    """Every metric with its interval, by popularity and by exposure of the relevant items."""
+    parts, exposed = data["by_popularity"], data.get("by_exposure", {})
     rows = []
     for metric, value in data["metrics"].items():
         interval = " … ".join(map(number, value["ci95"]))
-        by_part = (number(part["metrics"][metric]) for part in parts.values())
+        every = (*parts.values(), *exposed.values())
+        by_part = (number(part["metrics"][metric]) for part in every)
         rows.append(cells(shown(metric), Cell(number(value["mean"]), aside=interval), *by_part))
     sizes = ", ".join(f"{part['items']:,} {name}" for name, part in parts.items())
     note = (
         f"Protocol `{data['protocol']}`, {data['users']:,} users; in brackets the 95 % "
         f"interval over users. There are {sizes} items."
     )
-    return Table("judged", "On judged items", ["", "all", *parts], rows, [note])
+    notes = [note]
+    if exposed:
+        notes.append(
+            "Seldom, sometimes and often shown: thirds of the relevant pairs, by the exposure of "
+            "the item to the user."
+        )
+    heads = ["", "all", *parts, *(f"{name} shown" for name in exposed)]
+    return Table("judged", "On judged items", heads, rows, notes)
 
 
 def clicked(user: dict[str, Any], at: int) -> Table:

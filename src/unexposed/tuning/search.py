@@ -13,6 +13,7 @@ import numpy as np
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
+from unexposed.data.split import split as parted
 from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.files.whole import write_whole
@@ -51,6 +52,7 @@ def tune(
     fixed: tuple[str, ...] = (),
     splits: int = 1,
     held_out: float = 0.1,
+    split: str | None = None,
     workers: int = 1,
     seed: int = 0,
     start: Mapping[str, Any] | None = None,
@@ -61,6 +63,7 @@ def tune(
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
+    A split holds out a random share, or what `split` names (see `ux.split`).
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
     `by` is the criterion of a method without epochs; one with epochs has it among its settings.
     The first trial takes the settings of `method`, the second those in `start`. Every trial is
@@ -88,6 +91,7 @@ def tune(
         "searched": searched,
         "splits": splits,
         "held_out": held_out,
+        "split": split,
         "seed": seed,
         "side": side or Side(),
         "reported": reported,
@@ -177,6 +181,9 @@ def _about(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
         "splits": task["splits"],
         "clicks": log_fingerprint(clicks),
     } | ({} if _has_epochs(task["method"]) else {"by": task["by"]})
+    if task["split"] is not None:
+        parts = _parts(task, clicks, 0)
+        about["split"] = [task["split"], log_fingerprint(parts[1])["the log"]]
     if task["side"].given():
         about["given"] = side_fingerprint(task["side"])
     found: dict[str, Any] = json.loads(json.dumps(about))
@@ -274,6 +281,13 @@ def _unwritable(journal: Path, error: OSError) -> str:
     )
 
 
+def _parts(task: dict[str, Any], clicks: Clicks, number: int) -> tuple[Clicks, Clicks]:
+    """The clicks to train on and the clicks held out in this split."""
+    if task["split"] is None:
+        return clicks.hold_out(fraction=task["held_out"], seed=number)
+    return parted(clicks, task["split"], seed=number)
+
+
 def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
     """Train one trial's settings and average their held-out quality over splits."""
     method = replace(
@@ -283,15 +297,15 @@ def _value(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
         method = replace(method, refit=False)  # the second training would not be judged
     total, epochs = 0.0, []
     said: dict[str, list[list[float]]] = {}
-    for split in range(task["splits"]):
-        train, held_out = clicks.hold_out(fraction=task["held_out"], seed=split)
-        watch = _Pruning(trial) if split == 0 else show.Silent()
+    for number in range(task["splits"]):
+        train, held_out = _parts(task, clicks, number)
+        watch = _Pruning(trial) if number == 0 else show.Silent()
         try:
             model, found = judged(
                 method,
                 train,
                 held_out,
-                seed=split,
+                seed=number,
                 progress=watch,
                 side=task["side"],
                 by=task["by"],

@@ -10,13 +10,12 @@ import numpy as np
 from unexposed.data.simulate import World
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Comparison, Result, train
+from unexposed.evaluation.describe import by_popularity, recommended
 from unexposed.evaluation.protocols import (
     Evaluation,
     Protocol,
-    by_popularity,
     evaluate,
     exposure_correlation,
-    recommended,
 )
 from unexposed.evaluation.truth import TRUE_RELEVANCE, by_truth
 from unexposed.experiments.results import Line, pack, unpack
