@@ -119,6 +119,7 @@ class Bar(Silent):
             TimeElapsedColumn(),
             console=Console(file=Messages(sys.stderr)),  # type: ignore[arg-type]
             transient=True,
+            redirect_stdout=False,  # results go where the shell sends them, not above the bar
         )
         self._task = self._bar.add_task("starting", total=1, note="", visible=False)
         self._label = ""

@@ -92,7 +92,7 @@ def recommend(
         _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
     if not known.any() and unknown == "skip":
         raise InputError(f"the model knows none of the users in {users or new_clicks}")
-    with progress() as bar:
+    with progress(prints_rows=out is None) as bar:
         tables = served.recommendations(wanted, k, rules=rules, whole=model, progress=bar)
         if names is not None:
             tables = (with_titles(table, names) for table in tables)
