@@ -37,5 +37,5 @@ def evaluate(
     document = describe(model, judgements, by)
     if as_json:
         return print_json(document)
-    tables.console().print(tables.evaluation_table(document))
+    tables.show(tables.evaluation_table(document))
     return None
