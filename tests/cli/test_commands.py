@@ -8,8 +8,11 @@ import polars as pl
 import pytest
 
 from command import python
+from terminal import shown
 from unexposed import cli
+from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import METHODS
+from unexposed.ranking.metrics import METRICS
 
 
 def test_fit_recommend_and_evaluate_on_a_csv(done):
@@ -61,6 +64,28 @@ def test_datasets_shows_every_one_with_its_terms(done):
     names = [row["name"] for row in json.loads(done("datasets --json --data-dir .")[0])]
     assert names == ["coat", "yahoo_r3", "ml_100k", "amazon_cds"]
     assert "terms" in done("datasets")[0]
+
+
+REGISTRIES = {"methods": METHODS, "protocols": PROTOCOLS, "metrics": METRICS}
+
+
+@pytest.mark.parametrize("command", REGISTRIES)
+def test_what_there_is_is_listed_one_line_each(done, command):
+    lines = done(command)[0].splitlines()
+    assert [line.split()[0] for line in lines] == list(REGISTRIES[command])
+    assert all(len(line.split()) > 3 for line in lines)
+    rows = json.loads(done(f"{command} --json")[0])
+    assert [row["name"] for row in rows] == list(REGISTRIES[command])
+    narrow = shown(command, width=60)
+    assert max(map(len, narrow.lines)) <= 60
+    assert set(REGISTRIES[command]) <= set(narrow.text.split())
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "evaluate", "tune", "report"])
+def test_help_names_the_command_that_lists_what_can_be_named(done, command):
+    said = " ".join(done(f"{command} --help")[0].replace("│", " ").split())
+    lister = "protocols" if command in ("evaluate", "report") else "methods"
+    assert f"unexposed {lister}" in said
 
 
 def test_simulate_writes_clicks_judgements_and_the_truth(done):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def fit(
     log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
+    method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
-MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
+MethodNames = Annotated[
+    str, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
+]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
 OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
@@ -30,7 +32,9 @@ SpreadsheetSafe = Annotated[
     bool,
     typer.Option("--spreadsheet-safe", help="CSV: ' before text that a spreadsheet would compute."),
 ]
-ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", help="How to evaluate: see `unexposed protocols`.")
+]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 CellName = Annotated[
     str | None, typer.Option("--cell", help="Of a matrix: cells whose name holds this text.")

@@ -20,7 +20,8 @@ def report(
         Path | None, typer.Option(help="Model: judged pairs, to show how well it does.")
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="How to evaluate on --judged. (default: ubo-ijcai22)")
+        str | None,
+        typer.Option(help="For --judged: see `unexposed protocols`. (default: ubo-ijcai22)"),
     ] = None,
     titles: Annotated[
         Path | None, typer.Option(help="Model: file with the names of items, by id.")

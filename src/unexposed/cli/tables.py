@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
+from unexposed.cli.talking import print_json
 from unexposed.errors import plain
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
@@ -134,6 +135,18 @@ def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
         lines = [plain(line, 100_000) for line in _spoken(value).splitlines()]
         table.add_row(plain(key), "\n".join(lines).replace("[", r"\["))
     return table
+
+
+def listing(rows: dict[str, str], *, as_json: bool) -> None:
+    """Print names and what they are: one line each, or folded beside the names on a terminal."""
+    if as_json:
+        return print_json([{"name": name, "about": about} for name, about in rows.items()])
+    if sys.stdout.isatty():
+        return console().print(key_value_table(rows))
+    widest = max(map(len, rows))
+    for name, about in rows.items():
+        print(f"{name:<{widest}}  {about}")
+    return None
 
 
 def _spoken(value: Any) -> str:

@@ -21,7 +21,9 @@ def tune(
         Path | None,
         typer.Argument(help="Experiment file: makes every study that its arms name."),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for a study file of each method.")
     ] = None,
