@@ -23,10 +23,15 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Seen:
-    """The exit code, and all that the terminal was sent, without escape sequences."""
+    """The exit code, and all that the terminal was sent."""
 
     code: int
-    text: str
+    sent: bytearray
+
+    @property
+    def text(self) -> str:
+        """Without escape sequences."""
+        return ESCAPES.sub("", self.sent.decode())
 
     @property
     def lines(self) -> list[str]:
@@ -44,7 +49,7 @@ def typed(line: str, *, width: int = 80) -> Seen:
             env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "xterm"},
         )
         code = child.wait(timeout=60)
-    return Seen(code, ESCAPES.sub("", sent.decode()))
+    return Seen(code, sent)
 
 
 def shown(line: str, *, width: int = 80, answer: str = "") -> Seen:
@@ -61,7 +66,7 @@ def shown(line: str, *, width: int = 80, answer: str = "") -> Seen:
         mock.patch.dict(os.environ, {"COLUMNS": str(width), "TERM": "xterm"}),
     ):
         code = ended(*shlex.split(line))
-    return Seen(code, ESCAPES.sub("", sent.decode()))
+    return Seen(code, sent)
 
 
 @contextlib.contextmanager
