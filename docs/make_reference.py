@@ -174,8 +174,8 @@ def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
 def _settings() -> Lines:
     yield from ("", "## Settings of the methods", "")
     yield "Give them as `ux.make(NAME, setting=value)` or `--set setting=value`. `ux.METHODS` holds"
-    yield "the methods by name. `unexposed tune` searches what stands under *tuned over*: the values"
-    yield "of a list, or between two ends, evenly by logarithm."
+    yield "the methods by name. `unexposed tune` searches what stands under *tuned over*: the"
+    yield "values of a list, or between two ends, evenly by logarithm."
     for name, method in ux.METHODS.items():
         yield from ("", f"### Settings of {name}", "", _one_line(inspect.getdoc(method)), "")
         known = settings.known(method)

@@ -11,6 +11,7 @@ from unexposed.streams import Messages
 
 WIDE = 100  # columns of a terminal on which a bar says all of a tick
 
+
 @dataclass(frozen=True)
 class Tick:
     """One finished epoch."""
