@@ -15,6 +15,7 @@ import pytest
 
 from command import unexposed
 from ctrl_c import interrupted_at
+from terminal import shown
 from unexposed.data.clicks import Clicks
 from unexposed.methods import load
 from unexposed.model import save as storage
@@ -36,7 +37,7 @@ def unsaved(run, monkeypatch):
     def unsaved(line: str) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(storage, "save", fail)
-            code, _, err = run(f"{line} --checkpoint-every 0")
+            code, _, err = run(f"{line} --checkpoint-every 0 --force")
         assert code == 3, err
         assert Path("model.checkpoint").is_dir()
 
@@ -94,7 +95,36 @@ def test_resume_leaves_a_finished_training_alone_and_says_so(done, words):
     assert out == ""
     assert err.splitlines()[-1].startswith("model holds this training, finished; to train it again")
     assert saved_at() == before
-    done(f"fit log.csv --out model {words}")
+    done(f"fit log.csv --out model {words} --force")
+    assert saved_at() != before
+
+
+@pytest.mark.parametrize("words", ["fit log.csv --method popularity", "update other log.csv"])
+def test_a_model_is_replaced_only_where_someone_says_so(run, done, words):
+    done("fit log.csv --method wmf --set epochs=1 --out model")
+    done("fit log.csv --method wmf --set epochs=1 --seed 1 --out other")
+    line, before = f"{words} --out model", saved_at()
+    code, _, err = run(line)
+    assert (code, err) == (
+        2,
+        "error: model holds a model: give --force to replace it, or another --out\n",
+    )
+    for answer in ("\n", "no\n", "\x04"):  # Ctrl-D: nothing is said
+        seen = shown(line, answer=answer)
+        assert "model holds a model. Replace it? [y/N]" in seen.text
+        assert (seen.code, saved_at()) == (2, before)
+        assert "model is kept" in seen.text
+    assert shown(line, answer="y\n").code == 0
+    assert (asked := saved_at()) != before
+    done(f"{line} --force")
+    assert saved_at() != asked
+
+
+def test_a_model_is_updated_in_its_place_and_an_empty_folder_is_filled_without_a_word(done):
+    Path("model").mkdir()
+    done("fit log.csv --method wmf --set epochs=1 --out model")
+    before = saved_at()
+    done("update model log.csv --out ./model/ --epochs 1")
     assert saved_at() != before
 
 

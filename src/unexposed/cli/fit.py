@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -30,6 +31,7 @@ def fit(
         float | None,
         typer.Option(help="Seconds between checkpoints, kept in OUT.checkpoint. (default: 30)"),
     ] = None,
+    force: options.Force = False,
 ) -> None:
     """Train a method on a click log and save the model."""
     from unexposed.data.read import read_log
@@ -44,6 +46,7 @@ def fit(
     assigned = options.assignments(settings, engine)
     (recommender,) = parse_methods(method, assigned, criterion=criterion).values()
     check_place(out)
+    check_replaces(out, force=force or resume)  # resume says below what it finds and does
     checkpoint = place_beside(out)
     if is_kept(checkpoint) and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
@@ -56,7 +59,7 @@ def fit(
         elif changed := unlike(out, make, recommender, clicks, seed=seed):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
-            say(f"{out} holds this training, finished; to train it again, leave out --resume")
+            say(f"{out} holds this training, finished; to train it again, give --force for --resume")
             return
     model = recommender.fit(
         clicks,

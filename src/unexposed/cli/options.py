@@ -39,6 +39,7 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data s
 CellName = Annotated[
     str | None, typer.Option("--cell", help="Of a matrix: cells whose name holds this text.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 
 
