@@ -16,9 +16,11 @@ import pytest
 from command import unexposed
 from ctrl_c import interrupted_at
 from terminal import shown
+from unexposed.cli.fit import training_line
 from unexposed.data.clicks import Clicks
-from unexposed.methods import load
+from unexposed.methods import load, make
 from unexposed.model import save as storage
+from unexposed.progress import Silent
 
 FIT = "fit log.csv --out model --set epochs=2"
 
@@ -126,6 +128,24 @@ def test_a_model_is_updated_in_its_place_and_an_empty_folder_is_filled_without_a
     before = saved_at()
     done("update model log.csv --out ./model/ --epochs 1")
     assert saved_at() != before
+
+
+def test_a_training_that_finds_its_kernels_compiled_does_not_speak_of_compiling(done):
+    done(FIT)
+    assert "compiling" not in done(f"{FIT} --force")[1]
+
+
+def test_the_line_on_a_training_tells_the_kept_epoch_from_the_peak_of_the_curve(small_world):
+    model = make("mf", epochs=2).fit(small_world.clicks(0), progress=Silent())
+    course = {"best_epoch": 3, "epochs_run": 4, "losses": [0.0] * 4}
+
+    def line(*held_out: float) -> str:
+        return training_line(replace(model, facts=model.facts | course | {"held_out": held_out}))
+
+    said = line(0.1, 0.5, 0.4, 0.1)
+    assert "the mean held-out quality of 10 epochs chooses; by itself epoch 2 was highest" in said
+    assert "by itself" not in line(0.1, 0.3, 0.4, 0.1)
+    assert "by itself" not in line()
 
 
 def test_resume_replaces_another_finished_training_and_says_what_differs(done):

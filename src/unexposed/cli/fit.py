@@ -59,7 +59,9 @@ def fit(
         elif changed := unlike(out, make, recommender, clicks, seed=seed):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
-            say(f"{out} holds this training, finished; to train it again, give --force for --resume")
+            say(
+                f"{out} holds this training, finished; to train it again, give --force, not --resume"
+            )
             return
     model = recommender.fit(
         clicks,
@@ -76,6 +78,8 @@ def fit(
 
 def training_line(model: "Model") -> str:
     """One sentence on how the training went."""
+    from unexposed.training.loop import peak
+
     facts = model.facts
     if "best_epoch" not in facts:
         return f"trained {model.method.name}"
@@ -84,6 +88,12 @@ def training_line(model: "Model") -> str:
     kept = f"kept epoch {best}"
     if every := facts.get("refitted_on"):
         kept = f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
+    if highest := peak(facts):
+        window = getattr(model.method, "snips_window", 1)
+        kept += (
+            f" (the mean held-out quality of {window} epochs chooses; by itself epoch {highest} "
+            "was highest)"
+        )
     return (
         f"trained {model.method.name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
         f"({facts['ended']}{resumed}); {kept}"

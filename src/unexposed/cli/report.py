@@ -46,7 +46,7 @@ def report(
     else:
         given = pages.Given(judged, protocol, titles, title, columns.given())
         document = pages.model_document(path, given, say=say)
-        written = [] if out is None else pages.write_model(document, out)
+        written = [] if out is None else pages.write_model(document, out, given)
     for line in written:
         say(line)
     if as_json:

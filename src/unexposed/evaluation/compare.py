@@ -239,7 +239,7 @@ def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value:
     else:
         every = {s for name in names.values() for s in checks.known(method(name))}
         if key not in every:
-            raise InputError(f"no method here has a setting {key!r}; {did_you_mean(key, every)}")
+            raise InputError(f"no method here has a setting {key!r}; {checks.nearest(key, every)}")
         names = {la: n for la, n in names.items() if key in checks.known(method(n))}
     for label, name in names.items():
         # settings spelled out in the list of methods win over assignments
