@@ -59,9 +59,7 @@ def fit(
         elif changed := unlike(out, make, recommender, clicks, seed=seed):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
-            say(
-                f"{out} holds this training, finished; to train it again, give --force, not --resume"
-            )
+            say(f"{out} holds this training, finished; to train it again, take --force instead")
             return
     model = recommender.fit(
         clicks,
