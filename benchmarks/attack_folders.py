@@ -19,7 +19,7 @@ READING = (
     "recommend model -k 3 --new-clicks newer.csv --unknown popular --popularity-penalty 1",
     "similar model --item 4 -k 2 --json",
     "similar model --user 3 -k 2",
-    "update model newer.csv --out other",
+    "update model newer.csv --out other --force",
     "evaluate model --judged world/judged.csv --json",
     "report model --json",
     "export model --to other --format npy",

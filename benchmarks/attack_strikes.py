@@ -28,9 +28,9 @@ RUN = "run study/e.toml --out out --seeds"
 # the command that fills the place, and the one that is struck while it writes there
 WRITING = {
     "simulate": ("simulate --out out --users 30 --items 40", "simulate --out out --seed 1"),
-    "fit": (f"{FIT} --out out", f"{FIT} --out out --seed 1"),
+    "fit": (f"{FIT} --out out", f"{FIT} --out out --seed 1 --force"),
     "fit --resume": (f"{FIT} --out out", f"{FIT} --out out --seed 1 --resume"),
-    "update": ("update mf newer.csv --out out", "update mf newer.csv --out out --seed 1"),
+    "update": ("update mf newer.csv --out out", "update mf newer.csv --out out --seed 1 --force"),
     "recommend csv": ("recommend mf --out out.csv -k 3", "recommend mf --out out.csv -k 4"),
     "recommend parquet": ("recommend mf --out out.parquet", "recommend expomf --out out.parquet"),
     "export npy": ("export mf --to out --format npy", "export other --to out --format npy"),

@@ -5,13 +5,13 @@ Run: python docs/make_methods_table.py
 """
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import unexposed as ux
+from unexposed.methods import about
 from unexposed.settings import known
 
 HERE = Path(__file__).parent
@@ -36,7 +36,6 @@ def filled(page: str) -> str:
 
 def _row(name: str) -> str:
     cls = ux.METHODS[name]
-    about = (import_module(cls.__module__).__doc__ or "").splitlines()[0].rstrip(".")
     tiny: dict[str, Any] = {key: value for key, value in TINY.items() if key in known(cls)}
     model = ux.make(name, **tiny).fit(ux.world(40, 20, seed=0).clicks(0))
     exposure = "none"
@@ -45,7 +44,7 @@ def _row(name: str) -> str:
         given = "exposure" in model.method.takes and not starts
         exposure = "given" if given else "learned"
     cells = (exposure, *map(_yes_or_no, _abilities(model)))
-    return f"| `{name}` | {about} | {' | '.join(cells)} |"
+    return f"| `{name}` | {about(name)} | {' | '.join(cells)} |"
 
 
 def _abilities(model: ux.Model) -> tuple[bool, bool, bool]:

@@ -15,6 +15,7 @@ import typer
 import unexposed as ux
 from unexposed import cli, settings
 from unexposed.data.rating_data import HOLDS
+from unexposed.ranking import metrics
 
 PAGE = Path(__file__).with_name("reference.md")
 HEAD = """\
@@ -174,17 +175,25 @@ def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
 def _settings() -> Lines:
     yield from ("", "## Settings of the methods", "")
     yield "Give them as `ux.make(NAME, setting=value)` or `--set setting=value`. `ux.METHODS` holds"
-    yield "the methods by name."
+    yield "the methods by name. `unexposed tune` searches what stands under *tuned over*: the"
+    yield "values of a list, or between two ends, evenly by logarithm."
     for name, method in ux.METHODS.items():
         yield from ("", f"### Settings of {name}", "", _one_line(inspect.getdoc(method)), "")
         known = settings.known(method)
         if not known:
             yield "No settings."
             continue
-        yield from ("| setting | default | allowed | |", "|---|---|---|---|")
+        yield from ("| setting | default | allowed | tuned over | |", "|---|---|---|---|---|")
         for field, about in known.items():
-            allowed = settings.allowed(method, field)
-            yield _row(f"`{field}`", f"`{about.default}`", allowed, about.metadata["about"])
+            allowed, searched = settings.allowed(method, field), _searched(about.metadata["search"])
+            said = about.metadata["about"]
+            yield _row(f"`{field}`", f"`{about.default}`", allowed, searched, said)
+
+
+def _searched(where: list[object] | tuple[float, float] | None) -> str:
+    if where is None:
+        return ""
+    return ", ".join(map(str, where)) if isinstance(where, list) else f"{where[0]} … {where[1]}"
 
 
 def _protocols() -> Lines:
@@ -197,8 +206,8 @@ def _protocols() -> Lines:
 def _metrics() -> Lines:
     yield from ("", "## Metrics", "", "In `ux.METRICS`; `name@k` looks at the top k.", "")
     yield from ("| name | what |", "|---|---|")
-    for name, metric in ux.METRICS.items():
-        yield _row(f"`{name}`", _one_line(inspect.getdoc(metric)))
+    for name in ux.METRICS:
+        yield _row(f"`{name}`", metrics.about(name))
 
 
 def _criteria() -> Lines:

@@ -104,3 +104,19 @@ def test_what_another_version_has_cached_is_compiled_again(tmp_path):
         )
         assert again.returncode == 0, again.stderr
     assert not any(gone in index.read_bytes() for index in tmp_path.rglob("*.nbi"))
+
+
+def test_compiling_is_noticed_once_and_only_where_the_cache_does_not_hold_the_kernel(tmp_path):
+    code = (
+        "from unexposed import compiled, kernel_cache\n"
+        "with kernel_cache.noticing(lambda: print('compiling')):\n"
+        "    compiled.random_bits(compiled.STEP, 3)\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said == ["compiling\n", ""]

@@ -6,7 +6,7 @@ import pytest
 from unexposed import settings
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import parse_methods
-from unexposed.methods import make
+from unexposed.methods import METHODS, make
 from unexposed.settings import setting
 
 
@@ -83,3 +83,28 @@ def test_an_assignment_reaches_every_method_that_has_it_unless_the_method_carrie
 def test_a_mistake_in_methods_or_settings_is_named(names, assignments, complaint):
     with pytest.raises(InputError, match=complaint):
         parse_methods(names, assignments)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "meant"),
+    [
+        ("mf", "factors", "dim"),
+        ("mf", "embedding_dim", "dim"),
+        ("mf", "lr", "learning_rate"),
+        ("mf", "reg", "weight_decay"),
+        ("wmf", "reg", "regularisation"),
+        ("wmf", "n_iter", "epochs"),
+        ("ubo", "num-negatives", "negatives"),
+        ("ubo", "learning_rat", "learning_rate"),
+    ],
+)
+def test_a_setting_is_found_by_the_name_that_other_libraries_give_it(method, name, meant):
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        make(method, **{name: 1})
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        parse_methods(method, [f"{name}=1"])
+
+
+def test_every_setting_that_others_name_exists():
+    every = {name for method in METHODS.values() for name in settings.known(method)}
+    assert settings.OTHERS_SAY.keys() <= every

@@ -6,7 +6,7 @@ import pickle
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,17 @@ from unexposed.errors import InputError
 
 VARIABLE = "NUMBA_CACHE_DIR"
 CURE = f"set {VARIABLE} to a folder that can be written"
+_noticed: list[Callable[[], None]] = []  # what to call once, when a kernel is not in the cache
+
+
+@contextlib.contextmanager
+def noticing(compiles: Callable[[], None]) -> Iterator[None]:
+    """Call this once if a kernel has to be compiled: nothing is said where the cache holds all."""
+    _noticed.append(compiles)
+    try:
+        yield
+    finally:
+        _noticed.clear()
 
 
 def cached(njit: Callable[[Any], Any], function: Any) -> Any:
@@ -44,12 +55,15 @@ def _kept_if_possible(kernel: Any) -> Any:
     load, save = cache.load_overload, cache.save_overload
 
     def load_if_possible(*args: Any) -> Any:
+        found = None
         try:
-            return load(*args)
+            found = load(*args)
         except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):
             with contextlib.suppress(OSError):
                 cache.flush()
-            return None
+        if found is None and _noticed:
+            _noticed.pop()()
+        return found
 
     def save_if_possible(*args: Any) -> None:
         with contextlib.suppress(OSError):

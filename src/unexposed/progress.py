@@ -9,6 +9,8 @@ from typing import Protocol, Self, TextIO
 
 from unexposed.streams import Messages
 
+WIDE = 100  # columns of a terminal on which a bar says all of a tick
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -105,39 +107,55 @@ class Lines(Silent):
 
 
 class Bar(Silent):
-    """A rich progress bar on standard error."""
+    """A rich progress bar on standard error, with the time left for the work it names."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        console = Console(file=Messages(sys.stderr))  # type: ignore[arg-type]
+        self._width = console.width
+        self._is_wide = self._width >= WIDE
+        self._bar_width = 24 if self._is_wide else 10
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=Console(file=Messages(sys.stderr)),  # type: ignore[arg-type]
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=self._bar_width),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]}"),
+            console=console,
             transient=True,
+            redirect_stdout=False,  # results go where the shell sends them, not above the bar
         )
-        self._task = self._bar.add_task("starting", total=1, note="", visible=False)
+        self._task = self._bar.add_task("starting", total=None, note="", left="", visible=False)
         self._label = ""
 
     def __call__(self, tick: Tick) -> None:
-        if tick.label != self._label:
-            self._bar.reset(self._task, description=tick.label, total=tick.epochs, visible=True)
-            self._label = tick.label
-        self._bar.update(self._task, completed=tick.epoch, note=_note(tick))
+        said = _note(tick) if self._is_wide else _short_note(tick)
+        self._show(tick.label, tick.epoch, tick.epochs, f"{tick.epoch}/{tick.epochs} {said}")
 
     def note(self, text: str) -> None:
-        self._label = ""
-        self._bar.reset(self._task, description=text, total=1, visible=True, note="")
+        self._begin("", None)
+        self._bar.update(self._task, description=self._cut(text, beside=""))
 
     def count(self, label: str, done: int, total: int) -> None:
+        self._show(label, done, total, f"{done:,}/{total:,}")
+
+    def _show(self, label: str, done: int, total: int, note: str) -> None:
         if label != self._label:
-            self._bar.reset(self._task, description=label, total=total, visible=True, note="")
-            self._label = label
-        self._bar.update(self._task, completed=done)
+            self._begin(label, total)
+        said = self._cut(label, beside=f"{note} 0:00:00 left")
+        self._bar.update(self._task, completed=done, description=said, note=note)
+
+    def _begin(self, label: str, total: int | None) -> None:
+        left = "" if total is None else "left"
+        self._bar.reset(self._task, total=total, visible=True, note="", left=left)
+        self._label = label
+
+    def _cut(self, text: str, *, beside: str) -> str:
+        """The text, shortened so that bar, count and time are never cut."""
+        room = max(8, self._width - self._bar_width - len(beside) - 4)  # a space between parts
+        return text if len(text) <= room else text[: room - 1] + "…"
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -156,6 +174,11 @@ def _note(tick: Tick) -> str:
     if tick.value is None:
         return f"loss {tick.loss:.4f}"
     return f"loss {tick.loss:.4f}, held-out {tick.value:.4f}, best epoch {tick.best_epoch}"
+
+
+def _short_note(tick: Tick) -> str:
+    name, value = ("loss", tick.loss) if tick.value is None else ("held-out", tick.value)
+    return f"{name} {value:.4f}"
 
 
 def _line(tick: Tick) -> str:

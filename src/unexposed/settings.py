@@ -1,6 +1,6 @@
 """Settings as dataclass fields: their bounds, their checks, and parsing from text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -8,6 +8,17 @@ from unexposed.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 LARGEST = 2**31 - 1  # compiled code counts in 32 bits
+OTHERS_SAY = {  # a setting → what other libraries call it
+    "dim": "factors n_factors num_factors latent_dim embedding_dim embedding_size k rank",
+    "learning_rate": "lr eta alpha step_size",
+    "epochs": "n_epochs num_epochs iterations n_iter max_iter steps",
+    "weight_decay": "reg reg_lambda lambda l2 regularization regularisation",
+    "regularisation": "reg reg_lambda lambda l2 regularization weight_decay",
+    "negatives": "neg n_neg num_neg n_negatives num_negatives negative_samples neg_ratio",
+    "patience": "early_stopping early_stop",
+    "batch_size": "batch bs",
+    "engine": "device backend gpu cuda",
+}
 
 
 def setting(
@@ -46,7 +57,17 @@ def check_names(method: str, cls: type, names: list[str]) -> None:
     """Refuse a setting the method does not have."""
     for name in names:
         if name not in known(cls):
-            raise InputError(f"{method} has no setting {name!r}; {did_you_mean(name, known(cls))}")
+            raise InputError(f"{method} has no setting {name!r}; {nearest(name, known(cls))}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown setting: by meaning, or else by spelling."""
+    known = list(known)
+    asked = name.lower().replace("-", "_")
+    for setting_name, others in OTHERS_SAY.items():
+        if setting_name in known and asked in others.split():
+            return f"did you mean {setting_name!r}?"
+    return did_you_mean(name, known)
 
 
 def check_values(method: str, settings: object) -> None:

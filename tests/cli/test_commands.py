@@ -8,11 +8,14 @@ import polars as pl
 import pytest
 
 from command import python
+from terminal import shown
 from unexposed import cli
 from unexposed.cli import tables
 from unexposed.data.datasets import DATASETS
 from unexposed.data.rating_data import HOLDS
+from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import METHODS
+from unexposed.ranking.metrics import METRICS
 
 
 def test_fit_recommend_and_evaluate_on_a_csv(done):
@@ -74,6 +77,28 @@ def test_datasets_marks_what_each_holds_in_eighty_columns(done, monkeypatch):
     (bandit,) = (line for line in lines if line.split()[:2] == ["open_bandit", "–"])
     assert header.split() == ["data", "set", "here", *HOLDS]
     assert bandit.split() == ["open_bandit", "–", "●", "●", "●", "–"]
+
+
+REGISTRIES = {"methods": METHODS, "protocols": PROTOCOLS, "metrics": METRICS}
+
+
+@pytest.mark.parametrize("command", REGISTRIES)
+def test_what_there_is_is_listed_one_line_each(done, command):
+    lines = done(command)[0].splitlines()
+    assert [line.split()[0] for line in lines] == list(REGISTRIES[command])
+    assert all(len(line.split()) > 3 for line in lines)
+    rows = json.loads(done(f"{command} --json")[0])
+    assert [row["name"] for row in rows] == list(REGISTRIES[command])
+    narrow = shown(command, width=60)
+    assert max(map(len, narrow.lines)) <= 60
+    assert set(REGISTRIES[command]) <= set(narrow.text.split())
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "evaluate", "tune", "report"])
+def test_help_names_the_command_that_lists_what_can_be_named(done, command):
+    said = " ".join(done(f"{command} --help")[0].replace("│", " ").split())
+    lister = "protocols" if command in ("evaluate", "report") else "methods"
+    assert f"unexposed {lister}" in said
 
 
 def test_simulate_writes_clicks_judgements_and_the_truth(done):

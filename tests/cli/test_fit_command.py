@@ -15,9 +15,12 @@ import pytest
 
 from command import unexposed
 from ctrl_c import interrupted_at
+from terminal import shown
+from unexposed.cli.fit import training_line
 from unexposed.data.clicks import Clicks
-from unexposed.methods import load
+from unexposed.methods import load, make
 from unexposed.model import save as storage
+from unexposed.progress import Silent
 
 FIT = "fit log.csv --out model --set epochs=2"
 
@@ -36,7 +39,7 @@ def unsaved(run, monkeypatch):
     def unsaved(line: str) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(storage, "save", fail)
-            code, _, err = run(f"{line} --checkpoint-every 0")
+            code, _, err = run(f"{line} --checkpoint-every 0 --force")
         assert code == 3, err
         assert Path("model.checkpoint").is_dir()
 
@@ -94,8 +97,55 @@ def test_resume_leaves_a_finished_training_alone_and_says_so(done, words):
     assert out == ""
     assert err.splitlines()[-1].startswith("model holds this training, finished; to train it again")
     assert saved_at() == before
-    done(f"fit log.csv --out model {words}")
+    done(f"fit log.csv --out model {words} --force")
     assert saved_at() != before
+
+
+@pytest.mark.parametrize("words", ["fit log.csv --method popularity", "update other log.csv"])
+def test_a_model_is_replaced_only_where_someone_says_so(run, done, words):
+    done("fit log.csv --method wmf --set epochs=1 --out model")
+    done("fit log.csv --method wmf --set epochs=1 --seed 1 --out other")
+    line, before = f"{words} --out model", saved_at()
+    code, _, err = run(line)
+    assert (code, err) == (
+        2,
+        "error: model holds a model: give --force to replace it, or another --out\n",
+    )
+    for answer in ("\n", "no\n", "\x04"):  # Ctrl-D: nothing is said
+        seen = shown(line, answer=answer)
+        assert "model holds a model. Replace it? [y/N]" in seen.text
+        assert (seen.code, saved_at()) == (2, before)
+        assert "model is kept" in seen.text
+    assert shown(line, answer="y\n").code == 0
+    assert (asked := saved_at()) != before
+    done(f"{line} --force")
+    assert saved_at() != asked
+
+
+def test_a_model_is_updated_in_its_place_and_an_empty_folder_is_filled_without_a_word(done):
+    Path("model").mkdir()
+    done("fit log.csv --method wmf --set epochs=1 --out model")
+    before = saved_at()
+    done("update model log.csv --out ./model/ --epochs 1")
+    assert saved_at() != before
+
+
+def test_a_training_that_finds_its_kernels_compiled_does_not_speak_of_compiling(done):
+    done(FIT)
+    assert "compiling" not in done(f"{FIT} --force")[1]
+
+
+def test_the_line_on_a_training_tells_the_kept_epoch_from_the_peak_of_the_curve(small_world):
+    model = make("mf", epochs=2).fit(small_world.clicks(0), progress=Silent())
+    course = {"best_epoch": 3, "epochs_run": 4, "losses": [0.0] * 4}
+
+    def line(*held_out: float) -> str:
+        return training_line(replace(model, facts=model.facts | course | {"held_out": held_out}))
+
+    said = line(0.1, 0.5, 0.4, 0.1)
+    assert "the mean held-out quality of 10 epochs chooses; by itself epoch 2 was highest" in said
+    assert "by itself" not in line(0.1, 0.3, 0.4, 0.1)
+    assert "by itself" not in line()
 
 
 def test_resume_replaces_another_finished_training_and_says_what_differs(done):

@@ -45,9 +45,9 @@ TABLES = {
 }
 IDS = {"odd.txt": b"u1\nu2\n5\n"}
 COMMANDS = {
-    "fit {} --method popularity --out other": TABLES,
-    "fit {} --method popularity --out other --rating rating --threshold 2": TABLES,
-    "update model {} --out other": TABLES,
+    "fit {} --method popularity --out other --force": TABLES,
+    "fit {} --method popularity --out other --force --rating rating --threshold 2": TABLES,
+    "update model {} --out other --force": TABLES,
     "recommend model -k 2 --new-clicks {} --unknown popular": TABLES,
     "recommend model -k 2 --candidates {}": TABLES,
     "recommend model -k 2 --users {}": IDS,

@@ -26,7 +26,7 @@ COMMANDS = [
     "recommend model -k 3 --new-clicks log.csv --unknown popular --popularity-penalty 1",
     "similar model --item 4 -k 2 --json",
     "similar model --user u3 -k 2",
-    "update model log.csv --out other",
+    "update model log.csv --out other --force",
     "evaluate model --judged judged.csv --json",
     "report model --json",
     "export model --to other --format npy",

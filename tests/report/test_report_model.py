@@ -207,7 +207,10 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsy
     out = tmp_path / "page.html"
     words = ["report", str(folder / "model"), "--judged", str(folder / "judged.csv")]
     assert ended(*words, "--protocol", "snips", "--out", str(out), "--json") == 0
-    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    page = out.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    again = "unexposed report MODEL --judged judged.csv --protocol snips --out page.html"
+    assert f"<pre>{again}</pre>" in page
     found = json.loads(capsys.readouterr().out)
     assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
 

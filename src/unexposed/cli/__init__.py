@@ -20,6 +20,9 @@ from unexposed.cli import (
     evaluate,
     export,
     fit,
+    methods,
+    metrics,
+    protocols,
     recommend,
     report,
     run,
@@ -42,6 +45,7 @@ COMMANDS = (  # in the order of the help
     *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
     *(update.update, evaluate.evaluate, compare.compare, criterion.criterion),
     *(tune.tune, run.run, report.report),
+    *(methods.methods, protocols.protocols, metrics.metrics),
     *(simulate.simulate, export.export, doctor.doctor),
 )
 for command in COMMANDS:

@@ -61,7 +61,7 @@ def compare(
     if as_json:
         print_json(comparison.document())
     else:
-        tables.console().print(tables.comparison_table(comparison))
+        tables.show(tables.comparison_table(comparison))
     if preferred := comparison.dissent(criterion or DEFAULT):
         say(options.disagreement(preferred, train))
     if comparison.interrupted:

@@ -54,7 +54,7 @@ def criterion(
     if as_json:
         print_json(study.document())
     else:
-        tables.console().print(_table(study))
+        tables.show(_table(study))
         print(verdict(study))
     if study.interrupted:
         sys.exit(130)
@@ -94,10 +94,9 @@ def _table(study: "Study") -> "Table":
         f"* more than chance\nlikeness: held-out clicks rank the models in a world as on the log "
         f"with a mean correlation of {number(likeness)}"
     )
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("criterion", no_wrap=True)
+    table = Table("criterion", box=SIMPLE_HEAD, caption=caption)
     for name in ("Spearman", "Kendall", "regret", "wins", "to the default", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right")
     for name, found in sorted(study.agreements.items(), key=lambda pair: -pair[1].spearman):
         low, high = found.interval
         table.add_row(

@@ -37,7 +37,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("dem
         seeds=1,
         progress=progress(),
     )
-    tables.console().print(tables.comparison_table(comparison))
+    tables.show(tables.comparison_table(comparison))
 
     model = make("ubo", **_brief(METHODS["ubo"])).fit(
         split.train, split.held_out, seed=0, progress=progress()

@@ -48,12 +48,10 @@ def evaluate(
         document = describe(model, _judgements(judged, model, by, columns), by)
     if as_json:
         return print_json(document)
-    shown = tables.console()
-    shown.print(
-        (evaluation_tables.off_policy_table if logged else tables.evaluation_table)(document)
-    )
+    table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
+    tables.show(table(document))
     if "by_exposure" in document:
-        shown.print(evaluation_tables.exposure_table(document))
+        tables.show(evaluation_tables.exposure_table(document))
     return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def fit(
     log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
+    method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -32,6 +33,7 @@ def fit(
         float | None,
         typer.Option(help="Seconds between checkpoints, kept in OUT.checkpoint. (default: 30)"),
     ] = None,
+    force: options.Force = False,
 ) -> None:
     """Train a method on a click log and save the model."""
     from unexposed.cli.splitting import part
@@ -47,6 +49,7 @@ def fit(
     assigned = options.assignments(settings, engine)
     (recommender,) = parse_methods(method, assigned, criterion=criterion).values()
     check_place(out)
+    check_replaces(out, force=force or resume)  # resume says below what it finds and does
     checkpoint = place_beside(out)
     if is_kept(checkpoint) and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
@@ -59,7 +62,7 @@ def fit(
         elif changed := unlike(out, make, recommender, clicks, seed=seed, split=split):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
-            say(f"{out} holds this training, finished; to train it again, leave out --resume")
+            say(f"{out} holds this training, finished; to train it again, take --force instead")
             return
     train, held_out = (clicks, None) if split is None else part(clicks, split, seed=seed)
     model = recommender.fit(
@@ -80,6 +83,8 @@ def fit(
 
 def training_line(model: "Model") -> str:
     """One sentence on how the training went."""
+    from unexposed.training.loop import peak
+
     facts = model.facts
     if "best_epoch" not in facts:
         return f"trained {model.method.name}"
@@ -88,6 +93,12 @@ def training_line(model: "Model") -> str:
     kept = f"kept epoch {best}"
     if every := facts.get("refitted_on"):
         kept = f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
+    if highest := peak(facts):
+        window = getattr(model.method, "snips_window", 1)
+        kept += (
+            f" (the mean held-out quality of {window} epochs chooses; by itself epoch {highest} "
+            "was highest)"
+        )
     return (
         f"trained {model.method.name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
         f"({facts['ended']}{resumed}); {kept}"

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
-MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
+MethodNames = Annotated[
+    str, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
+]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
 OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
@@ -34,11 +36,14 @@ SplitRule = Annotated[
     str | None,
     typer.Option("--split", help="Clicks to hold out: random:0.1, time:0.8, last, date:2024-05-01"),
 ]
-ProtocolName = Annotated[str, typer.Option("--protocol", help="How to evaluate.")]
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", help="How to evaluate: see `unexposed protocols`.")
+]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 CellName = Annotated[
     str | None, typer.Option("--cell", help="Of a matrix: cells whose name holds this text.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 
 

@@ -1,12 +1,13 @@
 """`unexposed recommend`: lists of items for users, from a saved model."""
 
+import os.path
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unexposed.cli import options
+from unexposed.cli import lists, options
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 def recommend(
     folder: options.ModelFolder,
     users: Annotated[
-        Path | None, typer.Option(help="Text file with a user id a line. (default: all users)")
+        str | None,
+        typer.Option(
+            help="Ids, separated by commas; or a text file, an id a line. (default: all users)"
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Items for each user.")] = 10,
     out: Annotated[
@@ -57,7 +61,7 @@ def recommend(
 ) -> None:
     """Recommend items for users, by raw id."""
     from unexposed.data import write
-    from unexposed.data.read import read_ids, read_log, read_pairs
+    from unexposed.data.read import read_log, read_pairs
     from unexposed.methods import load
     from unexposed.model.filters import Rules
 
@@ -86,18 +90,29 @@ def recommend(
         log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
         served, wanted = model.of_users(log), log.user_ids.values
     elif users is not None:
-        wanted = read_ids(users, model.user_ids)
+        wanted = _read_users(users, model)
     known = served.user_ids.index(wanted) >= 0
     if not known.all():
         _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
     if not known.any() and unknown == "skip":
-        raise InputError(f"the model knows none of the users in {users or new_clicks}")
-    with progress() as bar:
+        raise InputError(_none_known(users, new_clicks))
+    at_terminal, n_wanted = out is None and lists.on_terminal(), len(wanted)
+    if at_terminal and (users is None or os.path.exists(users)):
+        wanted = wanted[: lists.FIRST]
+    with progress(prints_rows=out is None) as bar:
         tables = served.recommendations(wanted, k, rules=rules, whole=model, progress=bar)
         if names is not None:
             tables = (with_titles(table, names) for table in tables)
         if safe:
             tables = map(write.spreadsheet_safe, tables)
+        if at_terminal:
+            lists.show_lists(tables)
+            if len(wanted) < n_wanted:
+                say(
+                    f"the first {len(wanted)} of {n_wanted:,} users; name others with --users, "
+                    "or write all lists with --out FILE"
+                )
+            return
         if out is None:
             write.write_csv(tables, sys.stdout)
             return
@@ -132,6 +147,24 @@ def with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
 
     titles = pl.Series("title", [names.get(raw) for raw in table["item"].to_list()], pl.String)
     return table.insert_column(table.columns.index("item") + 1, titles)
+
+
+def _read_users(text: str, model: "Model") -> list[Any]:
+    """The ids in a file of this name, or else the ids that the text itself lists."""
+    from unexposed.data.read import read_ids
+
+    if os.path.exists(text):
+        return read_ids(text, model.user_ids)
+    listed = [part.strip() for part in text.split(",") if part.strip()]
+    if not listed:
+        raise InputError("--users names nobody: give ids, separated by commas, or a file of them")
+    return cast(list[Any], model.user_ids.parse(listed))
+
+
+def _none_known(users: str | None, new_clicks: Path | None) -> str:
+    if users is None or os.path.exists(users):
+        return f"the model knows none of the users in {users or new_clicks}"
+    return f"the model knows none of the users {users!r}, and there is no file of that name"
 
 
 def _read_items(path: Path, model: "Model") -> list[Any]:

@@ -20,7 +20,8 @@ def report(
         Path | None, typer.Option(help="Model: judged pairs, to show how well it does.")
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="How to evaluate on --judged. (default: ubo-ijcai22)")
+        str | None,
+        typer.Option(help="For --judged: see `unexposed protocols`. (default: ubo-ijcai22)"),
     ] = None,
     titles: Annotated[
         Path | None, typer.Option(help="Model: file with the names of items, by id.")
@@ -45,7 +46,7 @@ def report(
     else:
         given = pages.Given(judged, protocol, titles, title, columns.given())
         document = pages.model_document(path, given, say=say)
-        written = [] if out is None else pages.write_model(document, out)
+        written = [] if out is None else pages.write_model(document, out, given)
     for line in written:
         say(line)
     if as_json:

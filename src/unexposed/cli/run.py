@@ -98,15 +98,18 @@ def _read(
 def _show(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -> Any:
     """Print the table of an experiment, or return its document."""
     from unexposed.cli import tables
+    from unexposed.evaluation.truth import TRUE_RELEVANCE
     from unexposed.experiments.kinds.compare import from_lines
 
-    title = experiment.title.replace("[", r"\[")
     if experiment.kind != "compare":
         if not as_json:
-            tables.console().print(title, tables.run_table(lines))
+            tables.show(tables.run_table(lines), title=experiment.title)
         return {"experiment": experiment.name, "kind": experiment.kind, "lines": lines}
-    comparison = from_lines(experiment, lines)
     if as_json:
-        return comparison.document()
-    tables.console().print(title, tables.comparison_table(comparison))
+        return from_lines(experiment, lines).document()
+    # a world is judged by drawn labels, and where the file says so by its true relevance
+    shown = (experiment.protocol, *(by for by in experiment.also if by is TRUE_RELEVANCE))
+    for by in shown:
+        found = from_lines(experiment, lines, by=by)
+        tables.show(tables.comparison_table(found), title=experiment.title)
     return None

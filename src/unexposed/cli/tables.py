@@ -5,8 +5,9 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from unexposed.cli.talking import print_json
 from unexposed.errors import plain
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
@@ -21,18 +22,61 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 
 
+def show(table: Table, *, title: str | None = None) -> None:
+    """Print a table; columns that a terminal cannot hold follow beneath, in a table of their own.
+
+    The first column names the rows of every part. A head that is cut could not be told apart from
+    another.
+    """
+    to = console()
+    if title is not None:
+        to.print(title.replace("[", r"\["))
+    label, *others = table.columns
+    here: list[Column] = []
+    for column in others:
+        if here and _natural_width(_part(table, [label, *here, column])) > to.width:
+            to.print(_part(table, [label, *here]))
+            here = []
+        here.append(column)
+    to.print(_part(table, [label, *here]))
+    if table.caption is not None:  # beneath all parts, as wide as the terminal
+        to.print(table.caption, style="table.caption")
+
+
+def _natural_width(table: Table) -> int:
+    endless = console().options.update(width=10_000)
+    return console().measure(table, options=endless).maximum
+
+
+def _part(table: Table, columns: list[Column]) -> Table:
+    """These columns of a table, none of them cut or wrapped but a first one that is very long."""
+    part = Table(box=table.box, pad_edge=False)
+    for place, column in enumerate(columns):
+        widest = console().width // 2 if place == 0 else None
+        part.add_column(
+            column.header,
+            justify=column.justify,
+            no_wrap=place > 0,
+            overflow="fold",
+            max_width=widest,
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        part.add_row(*cells)
+    return part
+
+
 def comparison_table(comparison: Comparison) -> Table:
     """Mean ± sd over seeds; the best bold, and † where a method is significantly below it."""
     several = comparison.seeds > 1
-    caption = _caption(comparison)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("method", no_wrap=True)
+    table = Table("method", box=SIMPLE_HEAD, caption=_caption(comparison))
     for metric in comparison.protocol.metrics:
         table.add_column(metric, justify="right")
     table.add_column("seconds", justify="right")
     against = {m: comparison.against_best(m) for m in comparison.protocol.metrics}
     best = {
-        m: max(comparison.results, key=lambda r: float(r.values[m].mean())).label
+        m: max(comparison.rivals, key=lambda r: float(r.values[m].mean())).label
+        if against[m]
+        else None
         for m in comparison.protocol.metrics
     }
     for result in comparison.results:
@@ -42,17 +86,22 @@ def comparison_table(comparison: Comparison) -> Table:
             text = spread(mean, sd) if several else number(mean)
             if best[metric] == result.label:
                 cells.append(f"[bold]{text}[/bold]  ")
-            else:
-                cells.append(text + (" †" if against[metric][result.label].significant else "  "))
-        table.add_row(result.label.replace("[", r"\["), *cells, f"{result.seconds:.1f}")
+                continue
+            tested = against[metric].get(result.label)
+            cells.append(text + (" †" if tested and tested.significant else "  "))
+        given = comparison.given.get(result.label)
+        label = f"{result.label} ({given})" if given else result.label
+        table.add_row(label.replace("[", r"\["), *cells, f"{result.seconds:.1f}")
     return table
 
 
 def _caption(comparison: Comparison) -> str:
     seeds = f"mean ± sd of {comparison.seeds} seeds, " if comparison.seeds > 1 else ""
+    apart = "; rows given more than clicks, named in brackets, do not compete"
     return (
         f"{comparison.protocol.name}: {comparison.users:,} users, {seeds}best in bold; "
         "† below the best, p < .05 (sign-flip test over users, Holm)"
+        f"{apart if comparison.given else ''}"
     )
 
 
@@ -62,8 +111,7 @@ def run_table(lines: list[Line]) -> Table:
     for line in lines:
         arms.setdefault(line["arm"], []).append(line)
     figures = [k for k in lines[0] if k not in ("seed", "seconds") and type(lines[0][k]) is float]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("arm", no_wrap=True)
+    table = Table("arm", box=SIMPLE_HEAD)
     for name in ("seeds", *figures, "seconds"):
         table.add_column(name, justify="right")
     for arm, of_arm in arms.items():
@@ -84,7 +132,8 @@ def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
     table.add_column(overflow="fold")
     for key, value in rows.items():
         # a file may have said it: no terminal escapes, no markup
-        table.add_row(plain(key), plain(_spoken(value), 100_000).replace("[", r"\["))
+        lines = [plain(line, 100_000) for line in _spoken(value).splitlines()]
+        table.add_row(plain(key), "\n".join(lines).replace("[", r"\["))
     return table
 
 
@@ -99,6 +148,18 @@ def holdings_table(rows: list[dict[str, Any]], parts: dict[str, str]) -> Table:
         marks = [row["present"], *(part in row["holds"] for part in parts)]
         table.add_row(row["name"], *("●" if mark else "–" for mark in marks))
     return table
+
+
+def listing(rows: dict[str, str], *, as_json: bool) -> None:
+    """Print names and what they are: one line each, or folded beside the names on a terminal."""
+    if as_json:
+        return print_json([{"name": name, "about": about} for name, about in rows.items()])
+    if sys.stdout.isatty():
+        return console().print(key_value_table(rows))
+    widest = max(map(len, rows))
+    for name, about in rows.items():
+        print(f"{name:<{widest}}  {about}")
+    return None
 
 
 def _spoken(value: Any) -> str:
@@ -121,12 +182,11 @@ def evaluation_table(document: dict[str, Any]) -> Table:
         f"top {lists['k']} lists: {lists['coverage']:.0%} of the catalogue, "
         f"Gini {number(lists['gini'])}, mean item has {lists['mean_popularity']:.0f} clicks"
     )
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column(document["method"])
+    table = Table(document["method"], box=SIMPLE_HEAD, caption=caption)
     table.add_column("all", justify="right")
     table.add_column("95 % interval", justify="right")
     for name, stratum in strata.items():
-        table.add_column(f"{name} ({stratum['items']:,} items)", justify="right")
+        table.add_column(f"{name}\n({stratum['items']:,} items)", justify="right")
     for metric, all_items in document["metrics"].items():
         low, high = all_items["ci95"]
         cells = [s["metrics"][metric] for s in strata.values()]

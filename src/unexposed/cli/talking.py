@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 import sys
 from typing import Any
 
@@ -10,10 +12,20 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def progress() -> Any:
+def progress(*, prints_rows: bool = False) -> Any:
+    """A bar on a terminal, lines elsewhere, and where rows are printed beside it."""
     from unexposed.progress import Lines, on_terminal
 
+    if prints_rows and not _is_file(sys.stdout):  # a pipe may end on the terminal of the bar
+        return Lines()
     return on_terminal(otherwise=Lines)
+
+
+def _is_file(stream: Any) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):  # closed, or of Python alone
+        return False
 
 
 def print_json(document: object) -> None:

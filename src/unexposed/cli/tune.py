@@ -21,7 +21,9 @@ def tune(
         Path | None,
         typer.Argument(help="Experiment file: makes every study that its arms name."),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for a study file of each method.")
     ] = None,
@@ -76,10 +78,27 @@ def tune(
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+        if nothing_better := _nothing_better(document):
+            say(f"{label}: {nothing_better}")
         if preferred := dissent(document):
             say(f"{label}: {options.disagreement(preferred, train)}")
     if as_json:
         print_json(documents)
+
+
+def _nothing_better(document: dict[str, Any]) -> str | None:
+    """A sentence where the best settings are those that the study began with."""
+    from unexposed.methods import method
+    from unexposed.settings import default
+
+    best = document["best"]
+    cls = method(document["method"])
+    defaults = {name: default(cls, name) for name in best["settings"]}
+    others = len(document["trials"]) - 1
+    tried = f"none of {others} other settings tried did better" if others else "it tried no others"
+    if best["settings"] == defaults:
+        return f"these are the defaults; {tried}"
+    return f"the study began with these settings; {tried}" if best["trial"] == 0 else None
 
 
 def _tune(

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from unexposed.cli.fit import training_line
-from unexposed.cli.options import NO_COLUMNS, Columns, ModelFolder, Seed, with_columns
+from unexposed.cli.options import NO_COLUMNS, Columns, Force, ModelFolder, Seed, with_columns
+from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 
 
@@ -20,6 +21,7 @@ def update(
     ] = None,
     columns: Columns = NO_COLUMNS,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
     from unexposed.data.read import read_log
@@ -27,6 +29,8 @@ def update(
     from unexposed.model.save import check_place
 
     check_place(out)
+    is_same = out.exists() and out.samefile(folder)  # the clicks that it holds stay in it
+    check_replaces(out, force=force or is_same)
     model = load(folder)
     clicks = read_log(log, **columns.given(), any_size=True, say=say)
     updated = model.update(clicks, epochs=epochs, seed=seed, progress=progress())

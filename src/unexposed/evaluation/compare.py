@@ -1,8 +1,8 @@
 """Compare methods: train each on the same splits, one for each seed, and evaluate it."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,17 @@ class Comparison:
     seeds: int
     results: list[Result]
     interrupted: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)  # label → what it has beside clicks
+
+    @property
+    def rivals(self) -> list[Result]:
+        """The results that compete: methods that learn from clicks alone."""
+        return [r for r in self.results if r.label not in self.given]
 
     def against_best(self, metric: str) -> dict[str, statistics.Difference]:
-        """Test each method against the best by this metric, paired over users, Holm-corrected."""
-        values = {r.label: r.values[metric] for r in self.results}
-        return statistics.against_best(values, seed=0)
+        """Test each rival against the best by this metric, paired over users, Holm-corrected."""
+        values = {r.label: r.values[metric] for r in self.rivals}
+        return statistics.against_best(values, seed=0) if values else {}
 
     def dissent(self, criterion: str) -> dict[str, str]:
         """The method that each other criterion prefers to this one's, of methods with epochs."""
@@ -68,9 +74,10 @@ class Comparison:
             "results": [
                 {
                     "method": r.label,
+                    **({"given": self.given[r.label]} if r.label in self.given else {}),
                     "settings": checks.values(r.method),
                     "metrics": {
-                        metric: _summary(values, against[metric][r.label])
+                        metric: _summary(values, against[metric].get(r.label))
                         for metric, values in r.values.items()
                     },
                     "seconds": r.seconds,
@@ -81,16 +88,14 @@ class Comparison:
         }
 
 
-def _summary(values: NDArray[np.float64], against: statistics.Difference) -> dict[str, Any]:
+def _summary(values: NDArray[np.float64], against: statistics.Difference | None) -> dict[str, Any]:
     mean, sd = statistics.mean_sd(values)
     low, high = statistics.bootstrap_interval(values.mean(axis=0), seed=0)
-    return {
-        "mean": mean,
-        "sd": sd,
-        "ci95": [low, high],
-        "below_best": 0.0 - against.difference,  # no negative zero
-        "p_holm": against.p_holm,
-    }
+    found = {"mean": mean, "sd": sd, "ci95": [low, high]}
+    if against is None:  # it does not compete
+        return found
+    below = 0.0 - against.difference  # no negative zero
+    return found | {"below_best": below, "p_holm": against.p_holm}
 
 
 def compare(
@@ -258,7 +263,7 @@ def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value:
     else:
         every = {s for name in names.values() for s in checks.known(method(name))}
         if key not in every:
-            raise InputError(f"no method here has a setting {key!r}; {did_you_mean(key, every)}")
+            raise InputError(f"no method here has a setting {key!r}; {checks.nearest(key, every)}")
         names = {la: n for la, n in names.items() if key in checks.known(method(n))}
     for label, name in names.items():
         # settings spelled out in the list of methods win over assignments

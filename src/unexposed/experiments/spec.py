@@ -229,7 +229,7 @@ def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, A
     implied = criterion(document["criterion"]).settings() if "criterion" in document else {}
     for name in document.get("settings", {}):
         if name not in known and name not in implied:
-            near = did_you_mean(name, known)
+            near = checks.nearest(name, known)
             raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
     return made
 

@@ -1,5 +1,6 @@
 """One file a method; METHODS names them all."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,12 @@ def method(name: str) -> type[Recommender]:
     if name not in METHODS:
         raise InputError(f"no method {name!r}; {did_you_mean(name, METHODS)}")
     return METHODS[name]
+
+
+def about(name: str) -> str:
+    """What a method is: the first line of its file."""
+    text = sys.modules[method(name).__module__].__doc__ or ""
+    return text.partition("\n")[0].rstrip(".")
 
 
 def load(folder: str | Path, *, verify: bool = False) -> Model:

@@ -13,6 +13,7 @@ from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.reference import item_exposure
 from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables
 from unexposed.engine.objective import Name
+from unexposed.kernel_cache import noticing
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP
 from unexposed.methods.trained import TrainedMethod
@@ -72,9 +73,8 @@ class CJMF(TrainedMethod):
         part = split(len(clicks), self.n_models, rng)
 
         kind = type(learner).__name__
-        if kind != "ReferenceLearner":  # it has nothing to compile
-            progress.note(f"compiling {kind}, once on each machine")
-        learner.compile()
+        with noticing(lambda: progress.note(f"compiling {kind}, once on each machine")):
+            learner.compile()
 
         def samples() -> PartedSamples:
             return draw(clicks, part, negatives=self.negatives, rng=rng)

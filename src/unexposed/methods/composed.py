@@ -23,6 +23,7 @@ from unexposed.engine.objective import (
     Optimiser,
 )
 from unexposed.errors import InputError
+from unexposed.kernel_cache import noticing
 from unexposed.maths.item_level import log_share
 from unexposed.maths.relevance import Biases, DotProduct, Relevance, columns_of
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
@@ -180,9 +181,10 @@ class ComposedMethod(TrainedMethod):
         engine = self.build(clicks, side, rng)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
-        if kind != "ReferenceEngine":  # it has nothing to compile
-            progress.note(f"compiling the {name} engine, once on each machine")
-        engine.compile()
+        if name == "cuda":
+            progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
+        with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
+            engine.compile()
         learned_from = parts.learned_from(clicks, side)
         biases = _bias_start(parts.relevance_of(learned_from))
         trainee = training.Trainee(

@@ -13,6 +13,7 @@ One user with relevant items at ranks 2, 3 and 5 shows why the names differ:
 [0.58, 1.17, 0.39, 0.39]
 """
 
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -343,6 +344,12 @@ METRICS: dict[str, Metric] = {
     "snips_dcg_pooled": snips_dcg_pooled,
     "snips_recall": snips_recall,
 }
+
+
+def about(name: str) -> str:
+    """What a metric is: the first paragraph of its docstring."""
+    text = inspect.getdoc(METRICS[name]) or ""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def parse(text: str) -> tuple[str, int | None]:

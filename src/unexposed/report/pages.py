@@ -1,5 +1,6 @@
 """Pages for people: one of a folder of experiments, one of a saved model."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,8 +123,8 @@ def model_document(
     return portrait.document(model, called, judged, by=by)
 
 
-def write_model(document: dict[str, Any], out: Path) -> list[str]:
-    """Write a model's page; a line on the file."""
+def write_model(document: dict[str, Any], out: Path, given: Given | None = None) -> list[str]:
+    """Write a model's page, which names the command with what was given; a line on the file."""
     check_out("model", out)
     lifted = document["lifted"]
     html = page.render(
@@ -155,7 +156,25 @@ def write_model(document: dict[str, Any], out: Path) -> list[str]:
             (user, make.clicked(user, at), make.recommended(user, at))
             for at, user in enumerate(document["users"])
         ],
-        command=f"unexposed report MODEL --out {out.name}",
+        command=_command(out, given or Given()),
     )
     _write(out, html)
     return [f"{out}: one page, to be opened in a browser"]
+
+
+def _command(out: Path, given: Given) -> str:
+    """The command that makes the page again; files by their names alone."""
+    options = {
+        "judged": given.judged and given.judged.name,
+        "protocol": given.protocol,
+        "titles": given.titles and given.titles.name,
+        "title": given.title,
+        **given.columns,
+        "out": out.name,
+    }
+    words = [
+        f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["unexposed report MODEL", *words])

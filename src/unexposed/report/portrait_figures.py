@@ -4,6 +4,7 @@ from typing import Any
 
 from unexposed.report.drawing import Figure, draw, line_style
 from unexposed.report.look import BLUE, ORANGE, VERMILLION, Look
+from unexposed.training.loop import peak
 
 # thirds of the users by their clicks
 ACTIVITY = (
@@ -53,6 +54,11 @@ def training(facts: dict[str, Any]) -> Figure | None:
         if facts.get(key)
     ]
     caption = f"The dashed line marks epoch {best}, the best one."
+    if highest := peak(facts):
+        caption += (
+            " The mean held-out quality over several epochs up to it chooses, because a single "
+            f"epoch is noisy: by itself epoch {highest} was highest."
+        )
     return Figure("training", "The training", caption, panels, columns=2)
 
 

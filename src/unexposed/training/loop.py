@@ -104,6 +104,18 @@ def run(
     return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
 
 
+def peak(facts: dict[str, Any]) -> int | None:
+    """The epoch with the highest held-out quality of its own, if it is not the one kept.
+
+    The mean over a window of epochs chooses, which ends with the epoch it is of.
+    """
+    values = facts.get("held_out")
+    if not values:
+        return None
+    highest = int(np.argmax(values)) + 1
+    return None if highest == facts["best_epoch"] else highest
+
+
 def refitted(
     parameters: Parameters,
     facts: dict[str, Any],

@@ -101,4 +101,5 @@ def from_lines(
             "rest, so the data has changed; run again with --fresh"
         )
     users = next(iter(evaluated))[0] if evaluated else 0
-    return Comparison(by, users, experiment.seeds, results)
+    given = {r.label: what for r in results if (what := experiment.arms[r.label].given)}
+    return Comparison(by, users, experiment.seeds, results, given=given)
