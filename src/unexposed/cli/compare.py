@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.features import check_use, with_features
 from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.evaluation.compare import Splits
     from unexposed.evaluation.protocols import Protocol
+    from unexposed.training.given import Side
 
 
 @options.with_columns
@@ -24,6 +26,8 @@ def compare(
     seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
     protocol: options.ProtocolName = "ubo-ijcai22",
     columns: options.Columns = options.NO_COLUMNS,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
@@ -39,15 +43,19 @@ def compare(
 
     by = protocol_named(protocol)
     made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
+    side, files = None, (user_features, item_features)
     if dataset is not None:
+        if any(files):
+            raise InputError("features belong to --train: an experiment file gives a data set's")
         if train or judged or columns.are_given():
             raise InputError("give --dataset, or --train and --judged with their columns, not both")
         splits = _dataset_splits(dataset, by, data_dir)
     elif train is not None and judged is not None:
-        splits = _file_splits(train, judged, by, columns)
+        splits, side = _file_splits(train, judged, by, columns, files)
+        check_use(made, side)
     else:
         raise InputError("give --dataset NAME, or both --train LOG and --judged FILE")
-    comparison = run(splits, made, by=by, seeds=seeds, progress=progress(), say=say)
+    comparison = run(splits, made, by=by, seeds=seeds, side=side, progress=progress(), say=say)
     if as_json:
         print_json(comparison.document())
     else:
@@ -66,9 +74,17 @@ def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits
     return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
 
 
-def _file_splits(train: Path, judged: Path, by: "Protocol", columns: options.Columns) -> "Splits":
+def _file_splits(
+    train: Path,
+    judged: Path,
+    by: "Protocol",
+    columns: options.Columns,
+    features: tuple[Path | None, Path | None],
+) -> "tuple[Splits, Side]":
     from unexposed.data.read import read_judged, read_log
     from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)
-    return split_clicks(clicks, read_judged(judged, clicks, **columns.given(), say=say), by)
+    clicks, side = with_features(clicks, columns, *features)
+    pairs = read_judged(judged, clicks, **columns.given(), say=say)
+    return split_clicks(clicks, pairs, by), side

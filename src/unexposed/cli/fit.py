@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.features import check_use, with_features
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -22,6 +23,8 @@ def fit(
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
     seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was killed.")
@@ -48,11 +51,15 @@ def fit(
     if is_kept(checkpoint) and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
+    clicks, side = with_features(clicks, columns, user_features, item_features)
+    check_use({method: recommender}, side)
     check_ids(clicks)
     say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
+        elif side.given():
+            say(f"{out} may be of other features: training from the start")
         elif changed := unlike(out, make, recommender, clicks, seed=seed):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
@@ -61,6 +68,7 @@ def fit(
     model = recommender.fit(
         clicks,
         seed=seed,
+        side=side,
         progress=progress(),
         checkpoint=checkpoint,
         resume=resume,

@@ -40,7 +40,10 @@ def update(
         raise InputError(f"{method.name} cannot be updated: fit it again on all clicks")
     side = side or Side()
     for part in sorted(set(model.facts.get("side", [])) - side.given()):
-        raise InputError(f"the model was trained with {part}: give it again, side=Side({part}=…)")
+        option = f" (--{part.replace('_', '-')})" if part.endswith("features") else ""
+        raise InputError(
+            f"the model was trained with {part}: give them again, side=Side({part}=…){option}"
+        )
     for role, encoding in side.encodings().items():
         if encoding != model.encoding(role):
             raise InputError(

@@ -38,6 +38,10 @@ class Side:
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}
 
+    def only(self, parts: frozenset[str]) -> "Side":
+        """With these parts alone."""
+        return replace(self, **dict.fromkeys(self.given() - parts))
+
     def aligned(self, like: HasIds) -> "Side":
         """With features as arrays, one row for each user or item of `like`."""
         users = rows_of(self.user_features, like.user_ids, "user")
