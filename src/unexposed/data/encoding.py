@@ -1,6 +1,6 @@
 """How columns of features become numbers, in a form that a model keeps for later users and items.
 
-    number      (x − mean) / deviation                     one column
+    number      (x − mean) / deviation, in [−10, 10]       one column
     categories  1 for the row's value, or for each of its values, else 0
                                                            one column a value, rare ones share one
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 MOST_VALUES = 100  # of a column, the most frequent: the others share a column
 LEAST_ROWS = 2  # that must have a value: what a single row has tells nothing of another
+MOST_DEVIATIONS = 10.0  # a number beyond would outweigh all else that is known of its row
 SEPARATOR = "|"  # between the values of one text
 CONSTANT, OTHER = "constant", "other"
 
@@ -39,8 +40,11 @@ class Number:
             return "it is empty"
         if values.min() == values.max():
             return "it is constant"
-        scale = np.abs(values).max()  # keeps squares of large numbers finite
-        return Number(name, float(values.mean()), float(scale * (values / scale).std()))
+        scale = np.abs(values).max()  # keeps sums and squares of large numbers finite
+        mean, deviation = scale * (values / scale).mean(), scale * (values / scale).std()
+        if not 0 < deviation < math.inf:
+            return "it is nearly constant"
+        return Number(name, float(mean), float(deviation))
 
     @property
     def columns(self) -> list[str]:
@@ -48,7 +52,8 @@ class Number:
 
     def encode(self, numbers: pl.Series) -> NDArray[np.float32]:
         standard = (numbers.cast(pl.Float64) - self.mean) / self.deviation
-        return standard.fill_null(0).to_numpy().astype(np.float32)[:, None]
+        within = standard.fill_null(0).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+        return within.to_numpy().astype(np.float32)[:, None]
 
     def __str__(self) -> str:
         return f"{self.name} a number"

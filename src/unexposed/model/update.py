@@ -42,7 +42,7 @@ def update(
     for part in sorted(set(model.facts.get("side", [])) - side.given()):
         option = f" (--{part.replace('_', '-')})" if part.endswith("features") else ""
         raise InputError(
-            f"the model was trained with {part}: give them again, side=Side({part}=…){option}"
+            f"the model was trained with {part}: give it again, side=Side({part}=…){option}"
         )
     for role, encoding in side.encodings().items():
         if encoding != model.encoding(role):
