@@ -54,9 +54,9 @@ def read_features(
     """The features of users or items in a CSV, TSV or Parquet file, a frame or a mapping.
 
     A column of numbers is standardised; any other, and those named in `categories`, has a column
-    for each of its values (`encoding.py`); a text such as "a|b", or a list, has several. Columns
-    that tell no rows apart are left out. With the `encoding` of a model, rows are encoded as they
-    were in its training. Some of the ids must be known to `like`.
+    for each of its values: several are set by a list, or a text such as "a|b". Columns that tell no
+    rows apart are left out (`data/encoding.py`). With the `encoding` of a model, rows are encoded
+    as they were in its training. Some of the ids must be known to `like`.
     """
     with opened(source, delimiter) as table:
         name = _id_column(table, role, id_column)
