@@ -70,6 +70,14 @@ def test_an_item_without_clicks_is_its_features_alone_however_often_it_was_drawn
     assert np.abs(own[~new]).max() > 0.05
 
 
+def test_an_exposure_learned_after_every_epoch_does_not_count_new_items_either(shop):
+    clicks, features = shop
+    side = Side(item_features=features).aligned(clicks)
+    clock = quick("ubo with items")._clock(clicks, side, np.random.default_rng(0))
+    counts = clock._weight(np.arange(5)) > 0
+    np.testing.assert_array_equal(counts, np.tile(clicks.item_counts > 0, (5, 1)))
+
+
 def test_a_saved_model_keeps_the_weights_and_the_encoding(shop, model, tmp_path):
     model.save(tmp_path / "model")
     again = load(tmp_path / "model", verify=True)
@@ -115,6 +123,8 @@ def test_an_update_goes_on_from_the_weights_and_takes_new_items(shop, model):
     updated = model.update(newer, epochs=1, side=Side(item_features=later), progress=Silent())
     before, after = (m.parameters[ITEM_FEATURES] for m in (model, updated))
     assert 0 < np.abs(after - before).max() < 0.2 < np.abs(before).max()
+    tables = [m.parameters["item_factors"][: clicks.n_items] for m in (model, updated)]
+    assert np.abs(tables[1] - tables[0]).max() < 0.2  # features are not added a second time
     assert updated.score(["user 0"], ["newest"]) > updated.score(["user 1"], ["newest"])
 
 
