@@ -1,6 +1,7 @@
 """`--user-features` and `--item-features`: files of features from the command line to the lists."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,15 @@ def test_an_update_needs_the_features_of_all_users_and_items_and_says_who_has_no
 
 
 def test_compare_gives_features_to_the_methods_that_use_them_and_names_the_others(done):
-    line = "compare --train log.csv --judged judged.csv --methods popularity,mf --seeds 1"
-    out, err = done(f"{line} --item-features items.csv --set epochs=2 --json")
+    Path("known.csv").write_text(ITEMS.replace("i7,b,1\ni8,r,2\n", ""))  # no new item
+    line = "compare --train log.csv --judged judged.csv --methods popularity,mf --seeds 1 --json"
+    out, err = done(f"{line} --item-features known.csv --set epochs=5 --set learning_rate=0.1")
     assert "popularity cannot use item_features, and learn from clicks alone" in err
-    without, _ = done(f"{line} --set epochs=2 --json")
-    assert out != without
+    without, _ = done(f"{line} --set epochs=5 --set learning_rate=0.1")
+    one, other = ([r["metrics"] for r in json.loads(text)["results"]] for text in (out, without))
+    for same, metric in ((True, 0), (False, 1)):
+        means = [[m["mean"] for m in found[metric].values()] for found in (one, other)]
+        assert (means[0] == means[1]) == same
 
 
 def test_tune_searches_with_features(done):

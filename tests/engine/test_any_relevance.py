@@ -266,7 +266,7 @@ def test_a_weight_of_a_feature_decays_once_for_each_pair_of_an_item_that_has_it(
 
 
 def test_features_move_the_bias_of_an_item_and_never_its_column_of_ones():
-    product = DotProduct(DIM, 0.3, "both")
+    product = DotProduct(DIM, 0.3, "both", start=-1.0)
     model = WithFeatures(product, FEATURES.astype(np.float32), np.ones(ITEMS, dtype=bool))
     parameters = model.initial(USERS, ITEMS, np.random.default_rng(0))
     _, after = step(model, Objective("low_variance"), parameters)

@@ -12,6 +12,7 @@ from unexposed.methods import load
 from unexposed.model.fold_in import of_part, solve
 from unexposed.model.model import Model
 from unexposed.progress import Progress, Silent
+from unexposed.training.clock import ExposureClock
 from unexposed.training.given import Side
 
 NEW = [f"new {n}" for n in range(6)]  # even ones for even users, odd ones for odd users
@@ -76,6 +77,21 @@ def test_an_exposure_learned_after_every_epoch_does_not_count_new_items_either(s
     clock = quick("ubo with items")._clock(clicks, side, np.random.default_rng(0))
     counts = clock._weight(np.arange(5)) > 0
     np.testing.assert_array_equal(counts, np.tile(clicks.item_counts > 0, (5, 1)))
+
+
+def test_an_exposure_learned_after_every_epoch_sees_the_whole_item_vector(shop, monkeypatch):
+    clicks, features = shop
+    side, seen = Side(item_features=features).aligned(clicks), []
+
+    def step(self, factors):
+        seen.append(factors)
+        return self.table()
+
+    monkeypatch.setattr(ExposureClock, "step", step)
+    method = quick("ubo with items")
+    trainee = method.trainee(clicks, seed=0, side=side, progress=Silent())
+    trainee.epoch()
+    np.testing.assert_array_equal(seen[0].items, trainee.parameters()["item_factors"])
 
 
 def test_a_saved_model_keeps_the_weights_and_the_encoding(shop, model, tmp_path):

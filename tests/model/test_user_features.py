@@ -80,9 +80,12 @@ def test_a_new_user_has_the_exposure_of_a_known_one_with_the_same_features(
     # so users with the same clicks learn different vectors
     vectors = larger.parameters["user_factors"]
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
+    monkeypatch.undo()
+    at_once = model.of_users(newcomers, user_features=features).parameters["user_factors"]
+    np.testing.assert_allclose(at_once, vectors, rtol=1e-4, atol=1e-6)
     rows = features.of(newcomers.user_ids)
     by_array = model.of_users(newcomers, user_features=rows).parameters["user_factors"]
-    np.testing.assert_array_equal(by_array, vectors)
+    np.testing.assert_array_equal(by_array, at_once)
 
 
 def test_without_features_a_new_user_has_the_mean_exposure(model, newcomers):
