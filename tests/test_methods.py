@@ -150,6 +150,7 @@ def test_side_information_a_method_cannot_use_is_refused(name, small_world):
     sides = {
         "exposure": Side(exposure=np.full(clicks.n_items, 0.5)),
         "user_features": Side(user_features=np.ones((clicks.n_users, 2))),
+        "item_features": Side(item_features=np.ones((clicks.n_items, 2))),
     }
     for part, side in sides.items():
         if part in METHODS[name].takes:

@@ -29,6 +29,9 @@ _HOME = {
     "CRITERIA": "ranking.held_out",
     "read_log": "data.read",
     "read_judged": "data.read",
+    "Features": "data.features",
+    "read_features": "data.features",
+    "with_items": "data.features",
     "read_pairs": "data.read",
     "Model": "model.model",
     "Recommender": "model.recommender",
@@ -43,6 +46,7 @@ __all__ = [*_HOME, "__version__"]
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
     from unexposed.data.datasets import DATASETS
+    from unexposed.data.features import Features, read_features, with_items
     from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world

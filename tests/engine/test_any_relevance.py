@@ -13,7 +13,7 @@ from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, low_variance
-from unexposed.maths.relevance import Touched, rows_of
+from unexposed.maths.relevance import DotProduct, Touched, WithFeatures, rows_of
 from unexposed.methods import METHODS, load
 from unexposed.methods.composed import ComposedMethod, Composition, PairSettings
 from unexposed.methods.exposures import Gated, Popularity
@@ -63,7 +63,16 @@ class Bent:
         return bent @ tables["item_rows"].T + tables["item_bias"]
 
 
-BENT = Bent(DIM)
+FEATURES = np.array(  # item 0 has none, no item has the last
+    [[0, 0, 0, 0], [1, -0.5, 0, 0], [0, 2, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 0, 0]]
+)
+MODELS = {
+    "bent": Bent(DIM),
+    "features": WithFeatures(
+        DotProduct(DIM, 0.3), FEATURES.astype(np.float32), np.arange(ITEMS) != 4
+    ),
+}
+each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 BATCH = Samples(
     np.array([0, 3, 0], dtype=np.int32),
     np.array([0, 3, 5, 8]),
@@ -79,24 +88,26 @@ POPULARITY = np.linspace(0.2, 0.9, ITEMS)
 OPTIMISER = Optimiser(1e-3, 0.0, lookahead=ETA)
 
 
-def start():
+def start(model):
+    """The tables at the start, away from it: those of features would be 0."""
     rng = np.random.default_rng(0)
     alpha = {
         "exposure_user_factors": rng.normal(0, 0.5, (USERS, DIM)),
         "gate_weight": rng.normal(0, 0.5, DIM),
         "gate_bias": np.array([0.2]),
     }
-    omega = BENT.initial(USERS, ITEMS, rng)
-    return {name: values.astype(np.float64) for name, values in (omega | alpha).items()}
+    omega = model.initial(USERS, ITEMS, rng)
+    moved = {name: values + rng.normal(0, 0.2, values.shape) for name, values in omega.items()}
+    return {name: values.astype(np.float64) for name, values in (moved | alpha).items()}
 
 
 ALPHA = ("exposure_user_factors", "gate_weight", "gate_bias")
 
 
-def step(objective, parameters, *, optimiser=OPTIMISER, **given):
+def step(model, objective, parameters, *, optimiser=OPTIMISER, **given):
     """The gradient of each table, read from Adam's first moments, and the tables after a step."""
     engine = ReferenceEngine(
-        objective, optimiser, parameters, relevance=BENT, dtype=torch.float64, **given
+        objective, optimiser, parameters, relevance=model, dtype=torch.float64, **given
     )
     engine.step(BATCH)
     state = engine.state()
@@ -127,13 +138,14 @@ def columns():
     )
 
 
+@each_model
 @pytest.mark.parametrize("loss", [*LOSSES, *PAIRWISE_LOSSES])
-def test_the_step_descends_the_loss_of_the_batch(loss):
+def test_the_step_descends_the_loss_of_the_batch(loss, model):
     users, items, click, weight = columns()
     first = torch.from_numpy(np.repeat(BATCH.start[:-1], np.diff(BATCH.start)))
 
     def value(tables):
-        logit = BENT.logits(tables, users, items)
+        logit = model.logits(tables, users, items)
         if loss in PAIRWISE_LOSSES:
             drawn = click == 0
             shown = torch.tensor(POPULARITY)[items][first[drawn]]
@@ -143,35 +155,37 @@ def test_the_step_descends_the_loss_of_the_batch(loss):
             each = weight * LOSSES[loss].value(logit, click, torch.tensor(POPULARITY)[items])
         return each.sum() / len(BATCH)
 
-    parameters = {name: table for name, table in start().items() if name not in ALPHA}
-    found, _ = step(Objective(loss), parameters, exposure=POPULARITY)
+    parameters = {name: table for name, table in start(model).items() if name not in ALPHA}
+    found, _ = step(model, Objective(loss), parameters, exposure=POPULARITY)
     for name in parameters:
         expected = by_differences(value, parameters, name)
         np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
         assert np.abs(expected).max() > 1e-3, name
 
 
+@each_model
 @pytest.mark.parametrize("strategy", get_args(Strategy))
-def test_a_step_descends_the_losses_of_its_strategy(strategy):
+def test_a_step_descends_the_losses_of_its_strategy(strategy, model):
     """Exposure: hypergradients against differences of the outer loss, one relevance step ahead.
 
     Relevance: the joint strategy takes both gradients at the same point, the others take the
     gradient of ω with the new exposure.
     """
     users, items, click, weight = columns()
-    omega = [name for name in start() if name not in ALPHA]
-    fixed = torch.tensor(start()["item_rows"])  # m reads ω_i, but is a constant to ω
+    omega = [name for name in start(model) if name not in ALPHA]
+    at_start = {name: torch.tensor(table) for name, table in start(model).items()}
+    fixed = model.item_vectors(at_start, items)  # m reads ω_i, but is a constant to ω
 
     def train_loss(tables):
         m = gated(
             tables["exposure_user_factors"][users],
-            fixed[items],
+            fixed,
             tables["gate_weight"],
             tables["gate_bias"],
             torch.tensor(POPULARITY)[items],
             offset=OFFSET,
         )
-        return (weight * low_variance(BENT.logits(tables, users, items), click, m)).sum()
+        return (weight * low_variance(model.logits(tables, users, items), click, m)).sum()
 
     def value(tables):
         if strategy in ("joint", "alternate"):
@@ -182,7 +196,7 @@ def test_a_step_descends_the_losses_of_its_strategy(strategy):
         ahead = tables | {name: (leaf - ETA * slope).detach() for name, leaf, slope in moved}
         if strategy == "bilevel_on_batch":
             return train_loss(ahead)
-        logit = BENT.logits(
+        logit = model.logits(
             ahead,
             torch.from_numpy(VALIDATION.users).long(),
             torch.from_numpy(VALIDATION.items).long(),
@@ -191,8 +205,9 @@ def test_a_step_descends_the_losses_of_its_strategy(strategy):
         return low_variance(logit, relevant, torch.ones(())).sum()
 
     found, after = step(
+        model,
         Objective("low_variance", strategy, offset=OFFSET),
-        start(),
+        start(model),
         exposure=POPULARITY,
         validation=VALIDATION,
     )
@@ -200,10 +215,11 @@ def test_a_step_descends_the_losses_of_its_strategy(strategy):
         if strategy == "frozen":
             assert (found[name] == 0).all()
             continue
-        expected = by_differences(value, start(), name)
+        expected = by_differences(value, start(model), name)
         np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
         assert np.abs(expected).max() > 1e-4, name
-    seen = start() if strategy == "joint" else start() | {name: after[name] for name in ALPHA}
+    moved = {} if strategy == "joint" else {name: after[name] for name in ALPHA}
+    seen = start(model) | moved
     for name in omega:
         expected = by_differences(train_loss, seen, name) / len(BATCH)
         np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
@@ -211,22 +227,69 @@ def test_a_step_descends_the_losses_of_its_strategy(strategy):
 
 def test_exposure_decays_once_for_each_touched_row_and_has_its_own_rates():
     rates = {"exposure_learning_rate": 0.02, "gate_pace": 0.25}
+    model = MODELS["bent"]
     plain, decaying = (
         step(
+            model,
             Objective("low_variance", "joint"),
-            start(),
+            start(model),
             optimiser=Optimiser(1e-3, 0.0, exposure_weight_decay=decay, **rates),
             exposure=POPULARITY,
         )
         for decay in (0.0, 0.1)
     )
     for name, rate in zip(ALPHA, (0.02, 0.005, 0.005), strict=True):
-        decay = 0.1 * start()[name]
+        decay = 0.1 * start(model)[name]
         if name == "exposure_user_factors":
             decay[[1, 2, 4]] = 0  # users without a pair; user 0 has six
         np.testing.assert_allclose(decaying[0][name] - plain[0][name], decay, atol=1e-12)
-        expected = start()[name] - rate * np.sign(decaying[0][name])  # Adam's first step
+        expected = start(model)[name] - rate * np.sign(decaying[0][name])  # Adam's first step
         np.testing.assert_allclose(decaying[1][name], expected, atol=1e-6)
+
+
+def test_a_weight_of_a_feature_decays_once_for_each_pair_of_an_item_that_has_it():
+    model = MODELS["features"]
+    parameters = {name: table for name, table in start(model).items() if name not in ALPHA}
+    plain, decaying = (
+        step(model, Objective("low_variance"), parameters, optimiser=Optimiser(1e-3, decay))
+        for decay in (0.0, 0.1)
+    )
+    items = BATCH.items
+    pairs = (FEATURES[items] != 0).sum(axis=0)[:, None]
+    assert pairs[:, 0].tolist() == [5, 5, 2, 0]
+    expected = 0.1 * pairs / len(BATCH) * parameters["item_feature_weight"]
+    found = decaying[0]["item_feature_weight"] - plain[0]["item_feature_weight"]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    # no item has the last feature: its weights stay
+    after = decaying[1]["item_feature_weight"][3]
+    np.testing.assert_array_equal(after, parameters["item_feature_weight"][3])
+
+
+def test_features_move_the_bias_of_an_item_and_never_its_column_of_ones():
+    product = DotProduct(DIM, 0.3, "both", start=-1.0)
+    model = WithFeatures(product, FEATURES.astype(np.float32), np.ones(ITEMS, dtype=bool))
+    parameters = model.initial(USERS, ITEMS, np.random.default_rng(0))
+    _, after = step(model, Objective("low_variance"), parameters)
+    assert (after["item_feature_weight"][:, DIM] == 0).all()
+    assert (np.abs(after["item_feature_weight"][:3, DIM + 1]) > 0).all()
+    assert (model.combined(after)["item_factors"][:, DIM] == 1).all()
+
+
+def test_an_item_that_nobody_clicked_starts_without_a_vector_of_its_own():
+    tables = MODELS["features"].initial(USERS, ITEMS, np.random.default_rng(0))
+    assert (tables["item_factors"][4] == 0).all()
+    assert (tables["item_factors"][[0, 1, 2, 3, 5]] != 0).all()
+
+
+def test_combined_and_separated_item_vectors_undo_each_other():
+    model = MODELS["features"]
+    tables = {k: v.astype(np.float32) for k, v in start(model).items()}
+    again = model.separated(model.combined(tables))
+    np.testing.assert_allclose(again["item_factors"], tables["item_factors"], atol=1e-6)
+    users = np.arange(USERS)
+    scores = DotProduct(DIM, 0.3).scores(model.combined(tables), users)
+    np.testing.assert_allclose(model.scores(tables, users), scores, atol=1e-6)
+    assert np.abs(scores - DotProduct(DIM, 0.3).scores(tables, users)).max() > 0.1
 
 
 @dataclass(frozen=True)

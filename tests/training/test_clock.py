@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from small import clicks_of, quick
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.maths import item_level
 from unexposed.maths.item_level import FORMS, Block, Factors
+from unexposed.maths.losses import low_variance
+from unexposed.maths.relevance import DotProduct, WithFeatures
 from unexposed.methods import composed
 from unexposed.progress import Silent
 from unexposed.sampling.validation import ValidationSet
@@ -102,6 +105,39 @@ def test_a_column_of_ones_gives_the_step_no_direction():
     expected = 0.1 * FORMS["items"].carry(gradient, start("items"), SHARE)
     np.testing.assert_allclose(held.state()["exposure.first"], expected, rtol=1e-4)
     assert not np.allclose(free.state()["exposure.first"], expected, rtol=1e-2)
+
+
+def test_a_look_ahead_moves_the_weights_that_features_share():
+    """Against autograd: d/dm of L_val(θ − η ∂L_train/∂θ) over η at 0, θ = (ω_u, ω_i, W)."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(N_ITEMS, 2)).astype(np.float32)
+    model = WithFeatures(DotProduct(DIM, 0.0), rows, np.ones(N_ITEMS, dtype=bool))
+    tables = {
+        "user_factors": FACTORS.users,
+        "item_factors": FACTORS.items,
+        "item_feature_weight": rng.normal(size=(2, DIM)).astype(np.float32),
+    }
+    whole = model.combined(tables)
+    moved, without = clock(featured=model), clock()
+    for one in (moved, without):
+        one.step(Factors(whole["user_factors"], whole["item_factors"]))
+    leaves = {k: torch.tensor(v, dtype=torch.float64).requires_grad_() for k, v in tables.items()}
+    m = torch.tensor(clock().table(), dtype=torch.float64).requires_grad_()
+    users, items = map(torch.from_numpy, np.nonzero(~CLICKS.matrix().toarray().astype(bool)))
+    taken = users > 0  # user 0 has no clicks
+    logit = model.logits(leaves, users[taken], items[taken])
+    train = low_variance(logit, torch.zeros(()), m[items[taken]]).sum()
+    pairs = (torch.from_numpy(column).long() for column in (GUIDE.users, GUIDE.items))
+    relevant = torch.from_numpy(GUIDE.relevant).double()
+    valid = low_variance(model.logits(leaves, *pairs), relevant, torch.ones(())).sum()
+    theta = list(leaves.values())
+    ahead = torch.autograd.grad(train, theta, create_graph=True)
+    against = torch.autograd.grad(valid, theta)
+    along = sum((a * b).sum() for a, b in zip(ahead, against, strict=True))
+    (expected,) = torch.autograd.grad(-along, m)
+    found = 0.1 * FORMS["items"].carry(expected.numpy(), start("items"), SHARE)
+    np.testing.assert_allclose(moved.state()["exposure.first"], found, rtol=1e-3, atol=1e-5)
+    assert not np.allclose(without.state()["exposure.first"], found, rtol=0.05)
 
 
 def test_decay_pulls_towards_the_start_and_not_towards_zero(monkeypatch):

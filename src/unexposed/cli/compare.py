@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.features import check_use, with_features
 from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.evaluation.compare import Splits
     from unexposed.evaluation.protocols import Protocol
+    from unexposed.training.given import Side
 
 
 @options.with_columns
@@ -30,6 +32,8 @@ def compare(
         typer.Option(help="How to evaluate. (default: ubo-ijcai22; on later clicks: catalogue)"),
     ] = None,
     columns: options.Columns = options.NO_COLUMNS,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
@@ -46,18 +50,22 @@ def compare(
     later = train is not None and judged is None and split is not None
     by = protocol_named(protocol or ("catalogue" if later else "ubo-ijcai22"))
     made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
+    side, files = None, (user_features, item_features)
     if dataset is not None:
+        if any(files):
+            raise InputError("features belong to --train: an experiment file gives a data set's")
         if train or judged or columns.are_given():
             raise InputError("give --dataset, or --train and --judged with their columns, not both")
         splits = _dataset_splits(dataset, by, data_dir, split)
     elif train is not None and (judged is not None or later):
-        splits = _file_splits(train, judged, by, columns, split)
+        splits, side = _file_splits(train, judged, by, columns, split, files)
+        check_use(made, side)
     else:
         raise InputError(
             "give --dataset NAME, or --train LOG with --judged FILE, or with --split time:0.8 to "
             "judge by its later clicks"
         )
-    comparison = run(splits, made, by=by, seeds=seeds, progress=progress(), say=say)
+    comparison = run(splits, made, by=by, seeds=seeds, side=side, progress=progress(), say=say)
     if as_json:
         print_json(comparison.document())
     else:
@@ -80,15 +88,21 @@ def _dataset_splits(
 
 
 def _file_splits(
-    train: Path, judged: Path | None, by: "Protocol", columns: options.Columns, split: str | None
-) -> "Splits":
+    train: Path,
+    judged: Path | None,
+    by: "Protocol",
+    columns: options.Columns,
+    split: str | None,
+    features: tuple[Path | None, Path | None],
+) -> "tuple[Splits, Side]":
     from unexposed.cli.splitting import judged_by_later
     from unexposed.data.read import read_judged, read_log
     from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)
+    clicks, side = with_features(clicks, columns, *features)
     if judged is None:
         assert split is not None
-        return split_clicks(*judged_by_later(clicks, split, by), by)
+        return split_clicks(*judged_by_later(clicks, split, by), by), side
     pairs = read_judged(judged, clicks, **columns.given(), later_clicks=by.takes_clicks, say=say)
-    return split_clicks(clicks, pairs, by, how=split)
+    return split_clicks(clicks, pairs, by, how=split), side

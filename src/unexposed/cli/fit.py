@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.features import check_use, with_features
 from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
@@ -25,6 +26,8 @@ def fit(
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
     split: options.SplitRule = None,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
     seed: options.Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was killed.")
@@ -54,11 +57,15 @@ def fit(
     if is_kept(checkpoint) and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
+    clicks, side = with_features(clicks, columns, user_features, item_features)
+    check_use({method: recommender}, side)
     check_ids(clicks)
     say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
+        elif side.given():
+            say(f"{out} may be of other features: training from the start")
         elif changed := unlike(out, make, recommender, clicks, seed=seed, split=split):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
@@ -69,6 +76,7 @@ def fit(
         train,
         held_out,
         seed=seed,
+        side=side,
         progress=progress(),
         checkpoint=checkpoint,
         resume=resume,

@@ -21,6 +21,12 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="name=value for a setting, method.name=value for one method."),
 ]
+UserFeatures = Annotated[
+    Path | None, typer.Option(help="Table of users by id: their exposure comes from it (ubo).")
+]
+ItemFeatures = Annotated[
+    Path | None, typer.Option(help="Table of items by id: also those without a click are ranked.")
+]
 EngineName = Annotated[
     str | None, typer.Option("--engine", help="Force reference, cpu or cuda. (default: auto)")
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from unexposed.cli import lists, options
+from unexposed.cli.features import read
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
 
@@ -54,6 +55,9 @@ def recommend(
     new_clicks: Annotated[
         Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
     ] = None,
+    user_features: Annotated[
+        Path | None, typer.Option(help="Table of the users of --new-clicks: their own exposure.")
+    ] = None,
     titles: options.Titles = None,
     title: options.TitleColumn = None,
     columns: options.Columns = options.NO_COLUMNS,
@@ -71,6 +75,8 @@ def recommend(
             raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
+    if user_features is not None and new_clicks is None:
+        raise InputError("--user-features are of new users: give their --new-clicks")
     model = load(folder)
     # --delimiter belongs to the candidates or the newer log, and to the titles if neither is given
     of_titles = columns.delimiter if candidates is None and new_clicks is None else None
@@ -88,7 +94,10 @@ def recommend(
     served, wanted = model, cast(Any, model.user_ids.values)
     if new_clicks is not None:
         log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
-        served, wanted = model.of_users(log), log.user_ids.values
+        of_users = None
+        if user_features is not None:
+            of_users = read(user_features, log, columns, "user", model)
+        served, wanted = model.of_users(log, user_features=of_users), log.user_ids.values
     elif users is not None:
         wanted = _read_users(users, model)
     known = served.user_ids.index(wanted) >= 0

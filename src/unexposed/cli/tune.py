@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unexposed.cli import options
+from unexposed.cli.features import check_use, with_features
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
     from unexposed.experiments.studies import Plan
+    from unexposed.training.given import Side
 
 
 @options.with_columns
@@ -44,6 +46,8 @@ def tune(
         Path | None, typer.Option(help="A study whose best settings are tried early.")
     ] = None,
     columns: options.Columns = options.NO_COLUMNS,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
@@ -57,7 +61,8 @@ def tune(
 
     if file is not None:
         others = (methods, out, dataset, train, start_from, settings, criterion, split)
-        if columns.are_given() or any(other is not None for other in others):
+        features = (user_features, item_features)
+        if columns.are_given() or any(other is not None for other in (*others, *features)):
             raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
         labels = None if only is None else [arm.strip() for arm in only.split(",")]
         asked = _plans(file, cell, labels, trials=trials, splits=splits, engine=engine)
@@ -68,10 +73,15 @@ def tune(
         if cell is not None or only is not None:
             raise InputError("--cell and --only choose studies of an experiment file: give one")
         clicks = clicks_alone(dataset, train, columns, data_dir)
+        files = user_features, item_features
+        if dataset is not None and any(files):
+            raise InputError("features belong to --train: an experiment file gives a data set's")
+        clicks, side = with_features(clicks, columns, *files)
         source = dataset or str(train and train.stem)
         assigned = options.assignments(settings, engine)
         given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
-        made = _tune(clicks, source, methods, assigned, out, start_from, criterion, split, **given)
+        how: dict[str, Any] = {"start_from": start_from, "criterion": criterion, "split": split}
+        made = _tune(clicks, side, source, methods, assigned, out, **how, **given)
     documents = []
     for label, document in made:
         documents.append(document)
@@ -103,10 +113,12 @@ def _nothing_better(document: dict[str, Any]) -> str | None:
 
 def _tune(
     clicks: "Clicks",
+    side: "Side",
     source: str,
     methods: str,
     assigned: list[str],
     out: Path,
+    *,
     start_from: Path | None,
     criterion: str | None,
     split: str | None,
@@ -117,7 +129,9 @@ def _tune(
     from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
 
-    for label, method in parse_methods(methods, assigned, criterion=criterion).items():
+    asked = parse_methods(methods, assigned, criterion=criterion)
+    check_use(asked, side)
+    for label, method in asked.items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
         document = search.tune(
             clicks,
@@ -128,6 +142,7 @@ def _tune(
             start=None if start_from is None else search.best_settings(start_from),
             by=criterion or DEFAULT,
             split=split,
+            side=side.only(method.takes),
             say=say,
             **given,
         )

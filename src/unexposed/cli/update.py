@@ -5,8 +5,18 @@ from typing import Annotated
 
 import typer
 
+from unexposed.cli.features import with_features
 from unexposed.cli.fit import training_line
-from unexposed.cli.options import NO_COLUMNS, Columns, Force, ModelFolder, Seed, with_columns
+from unexposed.cli.options import (
+    NO_COLUMNS,
+    Columns,
+    Force,
+    ItemFeatures,
+    ModelFolder,
+    Seed,
+    UserFeatures,
+    with_columns,
+)
 from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 
@@ -20,6 +30,8 @@ def update(
         int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
     ] = None,
     columns: Columns = NO_COLUMNS,
+    user_features: UserFeatures = None,
+    item_features: ItemFeatures = None,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -33,7 +45,8 @@ def update(
     check_replaces(out, force=force or is_same)
     model = load(folder)
     clicks = read_log(log, **columns.given(), any_size=True, say=say)
-    updated = model.update(clicks, epochs=epochs, seed=seed, progress=progress())
+    clicks, side = with_features(clicks, columns, user_features, item_features, model=model)
+    updated = model.update(clicks, epochs=epochs, seed=seed, side=side, progress=progress())
     new_users = len(updated.user_ids) - len(model.user_ids)
     new_items = len(updated.item_ids) - len(model.item_ids)
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")

@@ -281,6 +281,13 @@ def match(raw: Ids, known: Ids) -> NDArray[np.int32]:
     return np.where(found >= 0, found, by_print)
 
 
+def joined(ids: Ids, others: Ids, new: NDArray[np.bool_]) -> Ids:
+    """The ids, followed by the new ones among the others."""
+    if ids.are_integers and others.are_integers:
+        return Ids(np.concatenate([ids.values, others.values[new]]))
+    return Ids.of([*ids.values.tolist(), *others.values[new].tolist()])
+
+
 def column(values: NDArray[Any]) -> "pl.Series":
     """Raw ids as a polars column, of a native type where there is one."""
     import polars as pl

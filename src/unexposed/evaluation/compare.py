@@ -106,10 +106,12 @@ def compare(
     seeds: int,
     progress: show.Progress,
     say: Callable[[str], None] = lambda _: None,
+    side: Side | None = None,
 ) -> Comparison:
     """Train every method on every seed's split and evaluate it by the protocol.
 
-    Ctrl-C keeps the methods whose seeds are all done.
+    A method is given the parts of `side` that it can use. Ctrl-C keeps the methods whose seeds are
+    all done.
     """
     if by.candidates == "logged":
         raise InputError(f"protocol {by.name!r} is for a model and a log: use evaluate")
@@ -122,7 +124,8 @@ def compare(
     with progress as told:
         for label, recommender in methods.items():
             try:
-                result, users = _run(label, recommender, made, by, told)
+                given = side and side.only(recommender.takes)
+                result, users = _run(label, recommender, made, by, told, given)
             except KeyboardInterrupt:
                 if not results:
                     raise
@@ -134,7 +137,12 @@ def compare(
 
 
 def _run(
-    label: str, recommender: Recommender, splits: list[Split], by: Protocol, told: show.Progress
+    label: str,
+    recommender: Recommender,
+    splits: list[Split],
+    by: Protocol,
+    told: show.Progress,
+    side: Side | None,
 ) -> tuple[Result, int]:
     rows: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in by.metrics}
     total = 0.0
@@ -142,7 +150,7 @@ def _run(
     said: dict[str, list[list[float]]] = {}
     for seed, parts in enumerate(splits):
         labelled = Labelled(told, f"{label}, seed {seed}")
-        model, seconds = train(recommender, parts, seed=seed, progress=labelled)
+        model, seconds = train(recommender, parts, seed=seed, progress=labelled, side=side)
         total += seconds
         for name, value in model.facts.get("criteria", {}).items():
             said.setdefault(name, []).append(value)

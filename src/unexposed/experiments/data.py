@@ -1,6 +1,6 @@
 """The data of an experiment: a data set, a world made from one, or a simulated world."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,7 @@ SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys al
 WORLD = {"users": int, "items": int, "seed": int, "popularity_bias": float, "relevance_bias": float}
 SEMI_SYNTHETIC_DEFAULTS = {"generator": "converged", "power": 0.5, "world_seed": 0}
 TRIMMED = {"amazon_cds"}  # the paper cuts it to 3,000 × 3,000
+FEATURES = ("user_features", "item_features")  # that an arm may be given, where the data has them
 WORLD_DEFAULTS = {"users": 500, "items": 200, "seed": 0}
 
 
@@ -46,6 +47,7 @@ class Data:
     world: simulate.World | None = None
     world_seed: int = 0  # of the world's log
     disliked: tuple[Indices, Indices] | None = None  # rated pairs that are no clicks
+    features: dict[str, Any] = field(default_factory=dict)  # part of `Side` → rows
 
     def known_world(self, kind: str) -> simulate.World:
         """Return the world, for a kind of experiment that needs its true exposure."""
@@ -56,10 +58,24 @@ class Data:
             )
         return self.world
 
-    def side(self, oracle: str | None, guide: str | None = None, *, seed: int = 0) -> Side:
-        """Inputs of a method beside the clicks: a part of the true exposure, or a guide."""
+    def side(
+        self,
+        oracle: str | None,
+        guide: str | None = None,
+        features: tuple[str, ...] = (),
+        *,
+        seed: int = 0,
+    ) -> Side:
+        """Inputs of a method beside the clicks: a part of the true exposure, a guide, features."""
         given = None if oracle is None else ORACLES[oracle](self.known_world("compare"))
-        return Side(exposure=given, validation=None if guide is None else self._guide(guide, seed))
+        for name in features:
+            if name not in self.features:
+                raise InputError(f"{name} = true needs a data set that has them, such as coat")
+        return Side(
+            exposure=given,
+            validation=None if guide is None else self._guide(guide, seed),
+            **{name: self.features[name] for name in features},
+        )
 
     def _guide(self, guide: str, seed: int) -> ValidationSet:
         if self.world is not None:
@@ -108,6 +124,9 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
             *clicks_and_judgements(data.logged, data.random, by),
             by.held_out,
             disliked=(data.logged.users[below], data.logged.items[below]),
+            features={
+                name: rows for name in FEATURES if (rows := getattr(data, name, None)) is not None
+            },
         )
     if "simulate" in table:
         given = dict(table["simulate"])

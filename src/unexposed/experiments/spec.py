@@ -39,7 +39,14 @@ _KEYS = {
     "miniature": dict,
     "tune": dict,
 }
-_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "guide": str, "settings": dict}
+_METHOD_KEYS = {
+    "method": str,
+    "study": str,
+    "exposure": str,
+    "guide": str,
+    **dict.fromkeys(experiment_data.FEATURES, bool),
+    "settings": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -249,8 +256,13 @@ def _method_arm(
             _check_oracle(exposure, name, document)
         if guide is not None:
             _check_guide(guide, name)
+        features = tuple(part for part in experiment_data.FEATURES if table.get(part))
+        for part in features:
+            if part not in method(name).takes:
+                able = ", ".join(n for n, other in METHODS.items() if part in other.takes)
+                raise InputError(f"{name} cannot use {part}; these can: {able}")
         stated = tuple(table.get("settings", {}))
-        given = table.get("study"), exposure, guide, stated
+        given = table.get("study"), exposure, guide, features, stated
         return Arm(label, make(name, **settings), *given)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
@@ -297,8 +309,10 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
 def miniature(experiment: Experiment) -> Experiment:
     """Shrink an experiment to seconds: a small simulated world, two seeds, two epochs."""
     small = with_settings(experiment, MINIATURE_SETTINGS)
+    arms = {label: replace(arm, features=()) for label, arm in small.arms.items()}
     return replace(
         small,
+        arms=arms,  # the world has no features
         title=f"{experiment.title} (miniature)",
         seeds=MINIATURE_SEEDS,
         data=experiment_data.checked(MINIATURE_WORLD, "the miniature's data"),

@@ -149,7 +149,7 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
-        side=data.side(plan.exposure, plan.guide),
+        side=data.side(plan.exposure, plan.guide, plan.experiment.arms[plan.arm].features),
         by=plan.experiment.criterion,
         say=say,
     )

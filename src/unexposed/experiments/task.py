@@ -22,6 +22,7 @@ class Arm:
     study: str | None = None  # tuning study of its settings
     exposure: str | None = None  # the part of a world's true exposure that it is given
     guide: str | None = None  # the validation set that it is given, of `guides.py`
+    features: tuple[str, ...] = ()  # of the data set, given to it: parts of `Side`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -30,7 +31,9 @@ class Arm:
         """What it is given that clicks do not tell; such an arm competes with no other."""
         if self.exposure is not None:
             return "oracle"
-        return "" if self.guide is None else f"given {guides.SAID[guides.parse(self.guide)[0]]}"
+        told = [] if self.guide is None else [guides.SAID[guides.parse(self.guide)[0]]]
+        told += [name.replace("_", " ") for name in self.features]
+        return f"given {' and '.join(told)}" if told else ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Experiment:
             "settings": checks.values(arm.method) if arm.method else {},
             "exposure": arm.exposure,
             **({} if arm.guide is None else {"guide": arm.guide}),
+            **({"features": list(arm.features)} if arm.features else {}),
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -83,7 +87,7 @@ class Task:
     def side(self) -> Side:
         """Inputs of the method beside the clicks: true exposure, for an oracle, or a guide."""
         arm = self.experiment.arms[self.arm]
-        return self.data.side(arm.exposure, arm.guide, seed=self.seed)
+        return self.data.side(arm.exposure, arm.guide, arm.features, seed=self.seed)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -71,6 +71,7 @@ FACTS: dict[str, Rule] = TRAINED | {
     "refitted_on": is_count,
     "side": list_of(is_text),
     "split": is_text,
+    "encodings": table_of(list_of(lambda value: isinstance(value, dict))),  # of features, by role
     "epochs_before": is_epochs,
     "updates": is_count,
 }

@@ -133,6 +133,73 @@ class DotProduct:
         return tables["user_factors"][users] @ tables["item_factors"].T
 
 
+ITEM_FEATURES = "item_feature_weight"  # W of `WithFeatures`, a parameter of the model
+
+
+@dataclass(frozen=True, eq=False)
+class WithFeatures:
+    """The dot product whose item vector is ω_i + F_iᵀW: W learns what items with a feature share.
+
+    An item that nobody clicked has ω_i = 0, so its features alone speak for it. W starts at 0 and
+    decays, as ω does, once for every pair that reads the row. With biases F_iᵀW has a part of b_i
+    too, and none in the column of ones.
+    """
+
+    product: DotProduct
+    features: NDArray[np.float32]  # F, (n_items, columns)
+    clicked: NDArray[np.bool_]  # (n_items,): whether anyone clicked the item
+
+    def initial(
+        self, n_users: int, n_items: int, rng: np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
+        tables = self.product.initial(n_users, n_items, rng)
+        tables["item_factors"][~self.clicked, : self.product.dim] = 0
+        shape = self.features.shape[1], self.product.width
+        return tables | {ITEM_FEATURES: np.zeros(shape, dtype=np.float32)}
+
+    def columns(self, table: str) -> Columns:
+        """W moves in the columns that the items' table moves in, and all of it decays."""
+        if table == ITEM_FEATURES:
+            return Columns(self.product.columns("item_factors").fixed)
+        return self.product.columns(table)
+
+    def touched(self, tables: Tables, users: Tensor, items: Tensor) -> dict[str, Touched]:
+        pairs = (self._of(items) != 0).sum(dim=0)
+        (rows,) = torch.nonzero(pairs, as_tuple=True)
+        shared = {ITEM_FEATURES: Touched(rows, pairs[rows])}
+        return self.product.touched(tables, users, items) | shared
+
+    def logits(self, tables: Tables, users: Tensor, items: Tensor) -> Tensor:
+        return (tables["user_factors"][users] * self.item_vectors(tables, items)).sum(dim=1)
+
+    def item_vectors(self, tables: Tables, items: Tensor) -> Tensor:
+        weight = tables[ITEM_FEATURES]
+        return tables["item_factors"][items] + self._of(items).to(weight.dtype) @ weight
+
+    def scores(self, tables: Mapping[str, NDArray[Any]], users: NDArray[Any]) -> NDArray[Any]:
+        return self.product.scores(self.combined(tables), users)
+
+    def combined(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The tables with ω_i + F_iᵀW in place of ω_i: what serving needs."""
+        whole = tables["item_factors"] + self.features @ tables[ITEM_FEATURES]
+        return {**tables, "item_factors": whole.astype(tables["item_factors"].dtype)}
+
+    def separated(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The tables of an earlier model, whose items come first, with ω_i alone again."""
+        if ITEM_FEATURES not in tables:
+            return dict(tables)
+        whole = tables["item_factors"]
+        own = whole - self.features[: len(whole)] @ tables[ITEM_FEATURES]
+        return {**tables, "item_factors": own.astype(whole.dtype)}
+
+    def along(self, direction: NDArray[Any]) -> NDArray[Any]:
+        """How item vectors move where ω_i and W step along ∂/∂(item vectors): G + F·FᵀG."""
+        return direction + self.features @ (self.features.T @ direction)
+
+    def _of(self, items: Tensor) -> Tensor:
+        return torch.from_numpy(self.features)[items]
+
+
 def columns_of(relevance: Relevance, table: str) -> Columns:
     """How a step treats the columns of this table; all alike where the model does not say."""
     return relevance.columns(table) if isinstance(relevance, HasColumns) else Columns()

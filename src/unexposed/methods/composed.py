@@ -7,7 +7,7 @@ work with any parts.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,21 @@ from unexposed.engine.objective import (
 from unexposed.errors import InputError
 from unexposed.kernel_cache import noticing
 from unexposed.maths.item_level import log_share
-from unexposed.maths.relevance import Biases, DotProduct, Relevance, columns_of
+from unexposed.maths.relevance import (
+    ITEM_FEATURES,
+    Biases,
+    DotProduct,
+    Relevance,
+    WithFeatures,
+    columns_of,
+)
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
 from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
+from unexposed.ranking import blocks
 from unexposed.ranking.blocks import Block
 from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
@@ -94,7 +102,7 @@ class Composition:
 class ComposedMethod(TrainedMethod):
     """A composition, trained by Adam on batches of clicks with their drawn items."""
 
-    takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "item_features"})
     step: ClassVar[int] = STEP
 
     dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
@@ -157,6 +165,10 @@ class ComposedMethod(TrainedMethod):
         parts = self.composition()
         relevance = parts.relevance_of(parts.learned_from(clicks, side))
         _check_biases(side.start, biases=bool(_bias_start(relevance)))
+        earlier, featured = side.start, self._featured(clicks, side)
+        if featured is not None:
+            relevance = featured
+            earlier = earlier and featured.separated(earlier)
         start = relevance.initial(clicks.n_users, clicks.n_items, rng)
         start |= parts.exposure.initial(clicks.n_users, self.width, side, rng)
         guide = None
@@ -165,10 +177,10 @@ class ComposedMethod(TrainedMethod):
         return build(
             parts.objective(),
             self.optimiser(),
-            continued(start, side.start),
+            continued(start, earlier),
             relevance=relevance,
             exposure=parts.exposure.table(clicks, side),
-            features=side.user_features,
+            features=side.user_rows,
             validation=guide,
             name=self.engine,
         )
@@ -183,13 +195,24 @@ class ComposedMethod(TrainedMethod):
         name = kind.removesuffix("Engine").lower()
         if name == "cuda":
             progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
+        elif (
+            name == "reference"
+            and self.engine == "auto"
+            and side.given() & {"user_features", "item_features"}
+        ):
+            progress.note("features run on the reference engine, the slowest")
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
-        learned_from = parts.learned_from(clicks, side)
+        learned_from, featured = parts.learned_from(clicks, side), self._featured(clicks, side)
         biases = _bias_start(parts.relevance_of(learned_from))
+
+        def learned() -> Parameters:
+            found = engine.parameters()
+            return found if featured is None else featured.combined(found)
+
         trainee = training.Trainee(
-            *self._steps_and_epoch(engine, learned_from, seed, rng),
-            parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side) | biases,
+            *self._steps_and_epoch(engine, learned_from, seed, rng, featured),
+            parameters=lambda: parts.exposure.kept(learned(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
             facts={"engine": name},
         )
@@ -207,6 +230,8 @@ class ComposedMethod(TrainedMethod):
         ):
             return None
         drawing, learned_from = parts.drawing, parts.learned_from(clicks, side)
+        featured = self._featured(clicks, side)
+        counted: Any = 1 if featured is None else featured.clicked
         return ExposureClock(
             parts.exposure.form,
             learned_from,
@@ -216,10 +241,22 @@ class ComposedMethod(TrainedMethod):
             on_training=learning.strategy != "bilevel",
             learning_rate=learning.learning_rate,
             weight_decay=learning.weight_decay,
-            weight=lambda users: drawing.expected_weight(learned_from, users),
+            weight=lambda users: drawing.expected_weight(learned_from, users) * counted,
             fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
+            featured=featured,
             rng=rng,
         )
+
+    def _featured(self, clicks: Clicks, side: Side) -> WithFeatures | None:
+        """The relevance of items with features; None: there are none."""
+        if side.item_rows is None:
+            return None
+        parts = self.composition()
+        learned_from = parts.learned_from(clicks, side)
+        relevance = parts.relevance_of(learned_from)
+        if not isinstance(relevance, DotProduct):
+            raise InputError(f"{self.name} cannot use item_features: they belong to a dot product")
+        return WithFeatures(relevance, side.item_rows, learned_from.item_counts > 0)
 
     def pairs_of_epoch(self, clicks: Clicks) -> int:
         parts = self.composition()
@@ -227,9 +264,18 @@ class ComposedMethod(TrainedMethod):
         return len(drawn.items)
 
     def _steps_and_epoch(
-        self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
+        self,
+        engine: Engine,
+        clicks: Clicks,
+        seed: int,
+        rng: np.random.Generator,
+        featured: WithFeatures | None = None,
     ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
-        """One epoch of training, on samples drawn by the engine if it can, else here."""
+        """One epoch of training, on samples drawn by the engine if it can, else here.
+
+        Where items have features, those that nobody clicked count for nothing when drawn: they
+        would teach that what is new is disliked.
+        """
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
@@ -242,10 +288,15 @@ class ComposedMethod(TrainedMethod):
                 lambda: steps(there.draw()),
                 lambda: engine.train_epoch(there, batch_size=size),
             )
-        return (
-            lambda: steps(sampler.draw(rng)),
-            lambda: engine.epoch(sampler.draw(rng), batch_size=size),
-        )
+
+        def drawn() -> Samples:
+            found = sampler.draw(rng)
+            if featured is None:
+                return found
+            usual = 1 if found.item_weight is None else found.item_weight
+            return replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
+
+        return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         del clicks
@@ -273,8 +324,26 @@ class ComposedMethod(TrainedMethod):
     def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
         self.composition().exposure.add_to(graph, parameters)
 
+    def user_rows_by_features(
+        self,
+        parameters: Parameters,
+        clicks: Clicks,
+        features: NDArray[Any],
+        *,
+        trained_on: Clicks,
+        epochs: int,
+    ) -> Parameters:
+        training: dict[str, Any] = {"trained_on": trained_on, "epochs": epochs}
+        return self.user_rows(parameters, clicks, **training, features=features)
+
     def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
+        self,
+        parameters: Parameters,
+        clicks: Clicks,
+        *,
+        trained_on: Clicks,
+        epochs: int,
+        features: NDArray[Any] | None = None,
     ) -> Parameters:
         parts = self.composition()
         relevance = parts.relevance
@@ -282,21 +351,35 @@ class ComposedMethod(TrainedMethod):
             raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
         if BIAS_START in parameters:
             relevance = replace(relevance, start=float(parameters[BIAS_START][0]))
-        vectors = fold_in.solve(
-            parameters["item_factors"],
-            clicks,
-            parts.objective(),
-            self.optimiser(),
-            exposure=parts.exposure.of_new_user(parameters),
-            drawing=parts.drawing,
-            law=parts.drawing.law(trained_on),
-            n_clicks=len(trained_on),
-            batch_size=self.batch_size,
-            epochs=epochs,
-            relevance=relevance,
-        )
-        rows = parts.exposure.rows_of_new_users(parameters, clicks.n_users)
-        return {"user_factors": vectors, **rows}
+        by_features = ITEM_FEATURES in parameters
+
+        def solve(of: Clicks, exposure: NDArray[Any] | None) -> NDArray[np.float32]:
+            return fold_in.solve(
+                parameters["item_factors"],
+                of,
+                parts.objective(),
+                self.optimiser(),
+                exposure=exposure,
+                drawing=parts.drawing,
+                law=parts.drawing.law(trained_on),
+                counted=trained_on.item_counts > 0 if by_features else None,
+                n_clicks=len(trained_on),
+                batch_size=self.batch_size,
+                epochs=epochs,
+                relevance=relevance,
+            )
+
+        if features is None:
+            vectors = solve(clicks, parts.exposure.of_new_user(parameters))
+            rows = parts.exposure.rows_of_new_users(parameters, clicks.n_users)
+            return {"user_factors": vectors, **rows}
+        rows = parts.exposure.rows_by_features(parameters, features)
+        own, users = parameters | rows, np.arange(clicks.n_users, dtype=np.int32)
+        found = [
+            solve(fold_in.of_part(clicks, part), parts.exposure.block(own, users[part]))
+            for part in blocks.parts(clicks.n_users, clicks.n_items)
+        ]
+        return {"user_factors": np.concatenate(found), **rows}
 
 
 def _bias_start(relevance: Relevance) -> Parameters:

@@ -14,6 +14,7 @@ from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
 from unexposed.training.given import Parameters, Side
 
+USER_FEATURES = "exposure_feature_weight"  # W of e_u = F_uᵀW, a parameter of the model
 _FIRST = np.zeros(1, dtype=np.int32)
 
 
@@ -54,6 +55,11 @@ class Exposure:
         """The rows a model keeps for users who were not trained on."""
         del parameters, n_users
         return {}
+
+    def rows_by_features(self, parameters: Parameters, features: NDArray[Any]) -> Parameters:
+        """The rows a model keeps for new users, from their features."""
+        del parameters, features
+        raise InputError("the exposure of this model does not depend on user features")
 
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         """Add an output `exposure` to an ONNX graph, if there is an exposure model."""
@@ -166,11 +172,9 @@ class Gated(Exposure):
         return self.popularity.of(clicks)
 
     def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
-        features = side.user_features
-        if features is None:
-            name, rows = "exposure_user_factors", n_users
-        else:
-            name, rows = "exposure_feature_weight", checked_features(features, n_users).shape[1]
+        name, rows = "exposure_user_factors", n_users
+        if side.user_rows is not None:
+            name, rows = USER_FEATURES, side.user_rows.shape[1]
         return {
             name: normal(rng, (rows, width), self.initial_scale),
             "gate_weight": normal(rng, (1, width), self.initial_scale)[0],
@@ -179,9 +183,8 @@ class Gated(Exposure):
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
         found = learned | {"popularity": self.popularity.of(clicks)}
-        if side.user_features is not None:  # e_u = features · weight
-            weight = found.pop("exposure_feature_weight")
-            found["exposure_user_factors"] = (side.user_features @ weight).astype(np.float32)
+        if side.user_rows is not None:  # the map stays with the model, for users who come later
+            found["exposure_user_factors"] = mapped(side.user_rows, found)
         return found
 
     def block(self, parameters: Parameters, users: Indices) -> Block:
@@ -215,6 +218,14 @@ class Gated(Exposure):
         mean = parameters["exposure_user_factors"].mean(axis=0)
         return {"exposure_user_factors": np.tile(mean, (n_users, 1))}
 
+    def rows_by_features(self, parameters: Parameters, features: NDArray[Any]) -> Parameters:
+        if USER_FEATURES not in parameters:
+            raise InputError(
+                "this model was trained without user features, so it cannot use those of new "
+                "users: leave them out, or fit it again with user_features"
+            )
+        return {"exposure_user_factors": mapped(features, parameters)}
+
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         """m = θ_i + r·(σ(e_uᵀω_i + offset) − θ_i)."""
         for name in ("exposure_user_factors", "gate_weight", "gate_bias", "popularity"):
@@ -233,11 +244,12 @@ class Gated(Exposure):
         graph.output("Add", "popular", "gated", to="exposure")
 
 
-def checked_features(features: NDArray[Any], n_users: int) -> NDArray[Any]:
-    if features.ndim != 2 or len(features) != n_users:
+def mapped(features: NDArray[Any], parameters: Parameters) -> NDArray[np.float32]:
+    """e_u = F_uᵀW of each row of features."""
+    weight = parameters[USER_FEATURES]
+    if features.shape[1] != len(weight):
         raise InputError(
-            f"user_features must have a row for each of {n_users} users, got shape {features.shape}"
+            f"user_features have {features.shape[1]} columns, and the model knows {len(weight)}: "
+            "encode them as in its training, read_features(…, encoding=model.encoding('user'))"
         )
-    if not np.isfinite(features).all():
-        raise InputError("user_features must be finite numbers")
-    return features
+    return (features @ weight).astype(np.float32)

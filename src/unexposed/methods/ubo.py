@@ -34,7 +34,7 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
 
     name: ClassVar[str] = "ubo"
     takes: ClassVar[frozenset[str]] = frozenset(
-        {"start", "exposure", "user_features", "validation"}
+        {"start", "exposure", "user_features", "item_features", "validation"}
     )
     strategy: Strategy = setting("bilevel", "how the exposure learns")
     exposure_model: Literal["gated", "items", "popularity"] = setting(

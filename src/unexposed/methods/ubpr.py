@@ -19,7 +19,7 @@ class UBPR(PopularitySettings, ComposedMethod):
     """
 
     name: ClassVar[str] = "ubpr"
-    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure", "item_features"})
     negatives_from: Literal["unclicked"] = setting("unclicked", "what negatives are drawn from")
     initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from unexposed.compiled import CORES
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids, match
+from unexposed.data.features import Features
+from unexposed.data.ids import Ids, joined, match
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.errors import InputError
@@ -29,6 +30,7 @@ from unexposed.model.filters import entries
 from unexposed.model.fold_in_kernel import learn_users
 from unexposed.sampling.chances import EVEN, Chances
 from unexposed.sampling.samples import Drawing
+from unexposed.training.given import rows_of
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
@@ -37,13 +39,17 @@ Array = NDArray[Any]
 SEED = 1  # of the drawn samples, the same for every user: users do not affect each other
 
 
-def fold_in(model: "Model", clicks: Clicks) -> "Model":
+def fold_in(
+    model: "Model", clicks: Clicks, features: Features | NDArray[Any] | None = None
+) -> "Model":
     """The model with these users added; known users are learned again from all their clicks.
 
-    Users without a click on a known item are left out.
+    Users without a click on a known item are left out. Features give each user an exposure of
+    their own; without them it is the mean over the model's users.
     """
+    given = clicks.user_ids
     clicks = known_clicks(model, clicks)
-    rows = user_rows(model, clicks)
+    rows = user_rows(model, clicks, features_of(clicks, given, features))
     at = match(clicks.user_ids, model.user_ids)
     new = at < 0
     at[new] = len(model.user_ids) + np.arange(new.sum())
@@ -99,29 +105,41 @@ def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
     return of_users(model, clicks)
 
 
-def of_users(model: "Model", clicks: Clicks) -> "Model":
-    """A model of only the users of these clicks, which are on known items."""
-    parameters = model.parameters | user_rows(model, clicks)
+def of_users(model: "Model", clicks: Clicks, rows: Array | None = None) -> "Model":
+    """A model of only the users of these clicks, which are on known items.
+
+    `rows` are the features of these users.
+    """
+    parameters = model.parameters | user_rows(model, clicks, rows)
     return replace(model, parameters=parameters, clicks=clicks, checkpoint=None)
 
 
-def user_rows(model: "Model", clicks: Clicks) -> dict[str, Array]:
-    """The parameters of the users of these clicks, by name."""
-    return model.method.user_rows(
-        model.parameters, clicks, trained_on=model.clicks, epochs=epochs_of(model.facts)
-    )
+def user_rows(model: "Model", clicks: Clicks, rows: Array | None = None) -> dict[str, Array]:
+    """The parameters of the users of these clicks, by name; `rows` are their features."""
+    training: dict[str, Any] = {"trained_on": model.clicks, "epochs": epochs_of(model.facts)}
+    if rows is None:
+        return model.method.user_rows(model.parameters, clicks, **training)
+    return model.method.user_rows_by_features(model.parameters, clicks, rows, **training)
+
+
+def features_of(
+    clicks: Clicks, given: Ids, features: Features | NDArray[Any] | None
+) -> Array | None:
+    """The features of the users of these clicks, who are some of those given."""
+    rows = rows_of(features, given, "user")
+    return None if rows is None else rows[given.index(clicks.user_ids.values)]
+
+
+def of_part(clicks: Clicks, part: slice) -> Clicks:
+    """The clicks of a slice of the users."""
+    here = slice(*clicks.user_start[[part.start, part.stop]])
+    ids = Ids(clicks.user_ids.values[part]), clicks.item_ids
+    return Clicks(clicks.users[here] - part.start, clicks.items[here], clicks.counts[here], *ids)
 
 
 def epochs_of(facts: dict[str, Any]) -> int:
     """The epochs that made the parameters, including those before an update."""
     return int(facts.get("best_epoch", 0)) + int(facts.get("epochs_before", 0))
-
-
-def joined(ids: Ids, others: Ids, new: Array) -> Ids:
-    """The ids, followed by the new ones among the others."""
-    if ids.are_integers and others.are_integers:
-        return Ids(np.concatenate([ids.values, others.values[new]]))
-    return Ids.of([*ids.values.tolist(), *others.values[new].tolist()])
 
 
 def solve(
@@ -130,9 +148,10 @@ def solve(
     objective: Objective,
     optimiser: Optimiser,
     *,
-    exposure: Array | None,  # (items,); None: the loss needs none
+    exposure: Array | None,  # (items,) or (users, items); None: the loss needs none
     drawing: Drawing,
     law: Chances = EVEN,  # of the drawn items
+    counted: Array | None = None,  # whether an item counts when drawn; None: each does
     n_clicks: int,  # of the training
     batch_size: int,
     epochs: int,
@@ -147,9 +166,11 @@ def solve(
     threads = max(1, min(threads or CORES, clicks.n_users))
     bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
     by_item = drawing.item_weight(law)
+    if counted is not None:
+        by_item = (counted * (1 if by_item is None else by_item)).astype(np.float32)
     given = (
         np.ascontiguousarray(item_factors, dtype=np.float32),
-        np.ones(n_items) if exposure is None else exposure.astype(np.float64),
+        np.atleast_2d(np.ones(n_items) if exposure is None else exposure).astype(np.float64),
         clicks.items,
         clicks.user_start,
         drawing.weight(clicks, law),

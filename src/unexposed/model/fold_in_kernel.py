@@ -24,7 +24,7 @@ Array = Any
 def learn_users(
     vectors: Array,  # (users, dim): start values, updated in place
     item_vectors: Array,  # (items, dim)
-    exposure: Array,  # (items,)
+    exposure: Array,  # (1, items), or (users, items)
     clicked: Array,  # items, by user
     user_start: Array,
     weight: Array,  # (users,): of a drawn item
@@ -57,6 +57,7 @@ def learn_users(
     for user in range(first_user, stop_user):
         own = clicked[user_start[user] : user_start[user + 1]]
         avoided = own[:0] if everything else own
+        shown = exposure[user if len(exposure) > 1 else 0]
         clicked_by[avoided] = user
         listed = room[: list_unclicked(room, clicked_by, user, avoided, every_pair, law)]
         sums = add_up(room_for_sums, listed, law)
@@ -74,7 +75,7 @@ def learn_users(
                     gradient[:], n_pairs = 0, 0
                 of_click = items[start[order[n]] : start[order[n] + 1]]
                 weights = weight[user], item_weight
-                add_slopes(gradient, vector, item_vectors, exposure, of_click, loss, *weights)
+                add_slopes(gradient, vector, item_vectors, shown, of_click, loss, *weights)
                 n_pairs += len(of_click)
                 if n + 1 < len(order) and batch[order[n]] == batch[order[n + 1]]:
                     continue

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.encoding import Encoding
+from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError
@@ -125,12 +127,28 @@ class Model:
         """The k users whose vectors point the same way: columns user, rank, similarity."""
         return recommend.similar(self, "user", user, k)
 
-    def fold_in(self, clicks: Clicks) -> "Model":
+    def encoding(self, role: Role) -> Encoding:
+        """How features of users or items were encoded in the training, for `read_features`."""
+        found = self.facts.get("encodings", {}).get(role)
+        if found is None:
+            raise InputError(
+                f"this model was trained without {role} features by raw id: leave them out, or fit "
+                f"it again with {role}_features"
+            )
+        try:
+            return Encoding.from_json(found)
+        except ValueError as error:
+            raise InputError(f"the features of this model are damaged: {error}") from error
+
+    def fold_in(
+        self, clicks: Clicks, *, user_features: Features | NDArray[Any] | None = None
+    ) -> "Model":
         """The model with the users of these clicks added, or learned again if it knows them.
 
-        Only their vectors are learned, in milliseconds each; `update` trains everything.
+        Only their vectors are learned, in milliseconds each; `update` trains everything. With
+        features, read with the model's `encoding`, each user has an exposure of their own.
         """
-        return fold_in.fold_in(self, clicks)
+        return fold_in.fold_in(self, clicks, user_features)
 
     def update(
         self,
@@ -177,9 +195,13 @@ class Model:
             raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
         return self.known(users, "user"), self.known(items, "item")
 
-    def of_users(self, clicks: Clicks) -> "Model":
+    def of_users(
+        self, clicks: Clicks, *, user_features: Features | NDArray[Any] | None = None
+    ) -> "Model":
         """A model of only the users of these clicks, folded in; `fold_in` keeps the others too."""
-        return fold_in.of_users(self, fold_in.known_clicks(self, clicks))
+        known = fold_in.known_clicks(self, clicks)
+        rows = fold_in.features_of(known, clicks.user_ids, user_features)
+        return fold_in.of_users(self, known, rows)
 
     def recommendations(
         self,

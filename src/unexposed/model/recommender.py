@@ -75,6 +75,7 @@ class Recommender(ABC):
         side = side or Side()
         for part in side.given() - self.takes:
             raise InputError(f"{self.name} cannot use {part}")
+        encodings, side = side.encodings(), side.aligned(clicks)
         if held_out is None:
             seen = clicks
             clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
@@ -92,6 +93,8 @@ class Recommender(ABC):
             )
         if given := sorted(side.given() - {"start"}):
             facts = facts | {"side": given}
+        if encodings:
+            facts = facts | {"encodings": {role: e.to_json() for role, e in encodings.items()}}
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
 
     @abstractmethod
@@ -158,6 +161,19 @@ class Recommender(ABC):
         """
         del parameters, clicks, trained_on, epochs
         raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
+
+    def user_rows_by_features(
+        self,
+        parameters: Parameters,
+        clicks: Clicks,
+        features: NDArray[Any],
+        *,
+        trained_on: Clicks,
+        epochs: int,
+    ) -> Parameters:
+        """As `user_rows`, with the exposure of each user from a row of features."""
+        del parameters, clicks, features, trained_on, epochs
+        raise InputError(f"{self.name} cannot use user_features")
 
     def pair_exposure(
         self, parameters: Parameters, users: Indices, items: Indices

@@ -7,9 +7,9 @@ import numpy as np
 
 from unexposed import progress as show
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids, match
+from unexposed.data.ids import Ids, joined, match
 from unexposed.errors import InputError
-from unexposed.model.fold_in import epochs_of, joined, user_rows
+from unexposed.model.fold_in import epochs_of, user_rows
 from unexposed.settings import known, values
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 
@@ -40,7 +40,16 @@ def update(
         raise InputError(f"{method.name} cannot be updated: fit it again on all clicks")
     side = side or Side()
     for part in sorted(set(model.facts.get("side", [])) - side.given()):
-        raise InputError(f"the model was trained with {part}: give it again, side=Side({part}=…)")
+        option = f" (--{part.replace('_', '-')})" if part.endswith("features") else ""
+        raise InputError(
+            f"the model was trained with {part}: give it again, side=Side({part}=…){option}"
+        )
+    for role, encoding in side.encodings().items():
+        if encoding != model.encoding(role):
+            raise InputError(
+                f"{role}_features are encoded in another way than in the model's training: read "
+                f"them with encoding=model.encoding({role!r})"
+            )
     older, newer = together(model, clicks)
     seen = older.contain(newer.users, newer.items)
     train, held_out = newer.pick(~seen).hold_out(fraction=HELD_OUT_FRACTION, seed=seed)

@@ -17,6 +17,7 @@ from unexposed.engine.objective import Engine
 from unexposed.maths import item_level
 from unexposed.maths.exposure import Table
 from unexposed.maths.item_level import FORMS, Block, Factors
+from unexposed.maths.relevance import WithFeatures
 from unexposed.ranking.blocks import parts
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.loop import Trainee
@@ -28,7 +29,8 @@ class ExposureClock:
     """The numbers α of an item-level exposure, with their moments.
 
     `start` is α before the first step, `share` the log(n / max n) that its form knows. `weight`
-    gives the expected weight of an unclicked pair of these users in the training loss.
+    gives the expected weight of an unclicked pair of these users in the training loss. `featured`
+    is the relevance where items have features: a look-ahead moves their shared weights too.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class ExposureClock:
         weight: Callable[[NDArray[Any]], NDArray[Any]],
         rng: np.random.Generator,
         fixed: tuple[int | None, ...] = (None, None),
+        featured: WithFeatures | None = None,
     ) -> None:
         self._form, self._clicks, self._guide = FORMS[form], clicks, guide
         self._on_training, self._weight, self._rng = on_training, weight, rng
         self._rates = learning_rate, weight_decay
-        self._fixed = fixed
+        self._fixed, self._featured = fixed, featured
         self._start, self._share = start, share
         self._state: dict[str, NDArray[Any]] = {
             "alpha": start.copy(),
@@ -89,6 +92,8 @@ class ExposureClock:
 
         def learn() -> None:
             learned = engine.parameters()
+            if self._featured is not None:
+                learned = self._featured.combined(learned)
             tables = Factors(learned["user_factors"], learned["item_factors"])
             engine.give_exposure(self.step(tables))
 
@@ -133,6 +138,8 @@ class ExposureClock:
             for table, column in zip(direction, self._fixed, strict=True):
                 if column is not None:
                     table[:, column] = 0.0  # a look-ahead does not move this column
+            if self._featured is not None:
+                direction = direction._replace(items=self._featured.along(direction.items))
             narrow = Factors(*(table.astype(factors.users.dtype) for table in direction))
             found = (
                 item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks(taken)
