@@ -79,7 +79,12 @@ def tune(
         clicks, side = with_features(clicks, columns, *files)
         source = dataset or str(train and train.stem)
         assigned = options.assignments(settings, engine)
-        given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
+        given: dict[str, Any] = {
+            "trials": trials or 40,
+            "splits": splits or 1,
+            "workers": workers,
+            "seed": seed,
+        }
         how: dict[str, Any] = {"start_from": start_from, "criterion": criterion, "split": split}
         made = _tune(clicks, side, source, methods, assigned, out, **how, **given)
     documents = []
