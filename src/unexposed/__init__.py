@@ -17,6 +17,7 @@ _HOME = {
     "Impressions": "data.shown",
     "Traffic": "data.shown",
     "InputError": "errors",
+    "LogWarning": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
     "export_model": "model.export",
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
-    from unexposed.errors import InputError
+    from unexposed.errors import InputError, LogWarning
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, load, make
     from unexposed.model.export import export_model

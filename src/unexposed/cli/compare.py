@@ -71,4 +71,4 @@ def _file_splits(train: Path, judged: Path, by: "Protocol", columns: options.Col
     from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)
-    return split_clicks(clicks, read_judged(judged, clicks, **columns.given(), say=say), by)
+    return split_clicks(clicks, read_judged(judged, clicks, **columns.judged(), say=say), by)

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from unexposed.cli.options import (
-    NO_COLUMNS,
+    NO_JUDGED_COLUMNS,
     AsJson,
-    Columns,
+    JudgedColumns,
     ModelFolder,
     ProtocolName,
     with_columns,
@@ -21,7 +21,7 @@ def evaluate(
     folder: ModelFolder,
     judged: Annotated[Path, typer.Option(help="File with user, item, and relevance or rating.")],
     protocol: ProtocolName = "ubo-ijcai22",
-    columns: Columns = NO_COLUMNS,
+    columns: JudgedColumns = NO_JUDGED_COLUMNS,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular the items are."""
@@ -33,7 +33,7 @@ def evaluate(
 
     by = protocol_named(protocol)
     model = load(folder)
-    judgements = read_judged(judged, model, **columns.given(), say=say)
+    judgements = read_judged(judged, model, **columns.judged(), say=say)
     document = describe(model, judgements, by)
     if as_json:
         return print_json(document)

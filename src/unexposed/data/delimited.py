@@ -47,6 +47,14 @@ class Text:
     def close(self) -> None:
         """A text is open only while it is read."""
 
+    def parts(self) -> Iterator["Text"]:
+        yield self
+
+    def spells(self, name: str) -> bool:
+        """Whether the integers of a column are read from text."""
+        del name
+        return True
+
     def _header(self) -> list[str]:
         with text_lines(self._path) as lines, _long_fields():
             try:

@@ -28,6 +28,14 @@ class Frame:
     take: Callable[[list[str]], list[Column]]
     close: Callable[[], None] = lambda: None
 
+    def parts(self) -> Iterator["Frame"]:
+        yield self
+
+    def spells(self, name: str) -> bool:
+        """Whether the integers of a column are read from text; those of a frame are integers."""
+        del name
+        return False
+
     def where(self, row: int) -> str:
         return f"row {row}"
 
