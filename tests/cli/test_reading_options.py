@@ -33,7 +33,8 @@ def test_an_event_log_is_refused_until_its_clicks_are_named(run, done):
     assert said == (
         "events.csv: user = user, item = item, event = event, time = ts; a click is event = buy, "
         "an impression event = view; 72 rows: 24 clicks on 22 pairs, 36 impressions, 12 dropped; "
-        "ts is in dates, 2024-01-01 … 2024-01-02; dropped cart (12), which neither click= nor shown= names"
+        "ts is in dates, 2024-01-01 … 2024-01-02; dropped cart (12), which neither click= nor "
+        "shown= names"
     )
     assert "Warning" not in err
 

@@ -325,7 +325,7 @@ def test_odd_but_sound_files_are_read(write, text):
 
 def test_a_path_that_cannot_be_read_is_refused(write, tmp_path, monkeypatch):
     assert "no such file" in refusal(tmp_path / "clicks.csv")
-    assert "directory: give the path of a file" in refusal(tmp_path)
+    assert "folder without Parquet, CSV, TSV or JSON lines" in refusal(tmp_path)
     assert "not a regular file" in refusal("/dev/null")
     with pytest.raises(InputError, match="no such file"):
         read_log("a\0b")

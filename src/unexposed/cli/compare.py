@@ -66,7 +66,7 @@ def _dataset_splits(name: str, by: "Protocol", data_dir: Path | None) -> "Splits
     return lambda seed: split_ratings(data.logged, data.random, by, seed=seed)
 
 
-def _file_splits(train: Path, judged: Path, by: "Protocol", columns: options.Columns) -> "Splits":
+def _file_splits(train: str, judged: Path, by: "Protocol", columns: options.Columns) -> "Splits":
     from unexposed.data.read import read_judged, read_log
     from unexposed.evaluation.compare import split_clicks
 

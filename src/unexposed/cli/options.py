@@ -12,7 +12,9 @@ import typer
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
 MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
-OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
+LOG = "Click log: CSV, TSV, JSON lines or Parquet; folder, 'pattern*', - or database."
+Log = Annotated[str, typer.Argument(help=LOG)]
+OwnLog = Annotated[str | None, typer.Option(help="Your own click log.")]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
 TitleColumn = Annotated[str | None, typer.Option(help="Column of names in --titles.")]
 Settings = Annotated[
@@ -80,6 +82,10 @@ class Columns(JudgedColumns):
     propensity: Annotated[
         str | None, typer.Option(help="Column of the logged chance that the item was shown.")
     ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(help="SQL for a log in a database: sqlite:///shop.db, postgresql://…"),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """Keywords for `read_log`."""
@@ -117,7 +123,7 @@ def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
     return [*(settings or []), *([f"engine={engine}"] if engine else [])]
 
 
-def disagreement(preferred: dict[str, str], log: Path | None) -> str:
+def disagreement(preferred: dict[str, str], log: str | None) -> str:
     """Say which criteria prefer something else, and what tells which of them to trust."""
     said = ", ".join(f"`{criterion}` prefers {choice}" for criterion, choice in preferred.items())
     what = log or "LOG"

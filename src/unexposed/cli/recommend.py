@@ -48,7 +48,7 @@ def recommend(
         str, typer.Option(help="Users the model never saw: popular (list), skip or refuse.")
     ] = "skip",
     new_clicks: Annotated[
-        Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
+        str | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
     ] = None,
     titles: options.Titles = None,
     title: options.TitleColumn = None,

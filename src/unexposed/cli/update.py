@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from unexposed.cli.fit import training_line
-from unexposed.cli.options import NO_COLUMNS, Columns, ModelFolder, Seed, with_columns
+from unexposed.cli.options import NO_COLUMNS, Columns, Log, ModelFolder, Seed, with_columns
 from unexposed.cli.talking import progress, say
 
 
 @with_columns
 def update(
     folder: ModelFolder,
-    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
+    log: Log,
     out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
     epochs: Annotated[
         int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)

@@ -40,13 +40,16 @@ def read_log(
     time: str | None = None,
     propensity: str | None = None,
     delimiter: str | None = None,
+    query: str | None = None,
     any_size: bool = False,
     say: Say | None = None,
 ) -> Clicks:
     """Clicks, and impressions where the log has them, from any source of a table.
 
-    A source is a file (CSV, TSV, Parquet), a frame, a mapping of columns or a sparse matrix, which
-    holds counts, or ratings if a threshold is given.
+    A source is a file (CSV, TSV, JSON lines, Parquet), a folder or pattern of such files, "-" for
+    standard input, the address of a database with a `query`, a frame (pandas, polars, Arrow,
+    DuckDB), a mapping of columns, or a sparse matrix, which holds counts, or ratings if a threshold
+    is given.
 
     Columns that are not given are recognised by `NAMES`; "" says that there is none. A click is a
     row with 1 in the click column, whose zeros are impressions, or with one of the values `click`
@@ -60,7 +63,7 @@ def read_log(
         limit_of(threshold)
         clicks = clicks_of_matrix(source, threshold)
     else:
-        with opened(source, delimiter) as table:
+        with opened(source, delimiter, query) as table:
             plan = plan_of(table, asked)
             rows = join(table.name, [read_part(part, plan) for part in table.parts()], plan)
         clicks = _clicks(table.name, rows, plan, any_size=any_size)
@@ -221,7 +224,7 @@ def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
     """The raw ids of a text file, one on each line, with the types of `like_ids`."""
     with refusing(path):
         file = existing(path)
-        check_text(file)
+        check_text(file, plain(path))
         with text_lines(file) as stream:
             lines = [line.rstrip("\r\n") for line in stream]
     texts = [line for line in lines if line.strip()]
