@@ -64,13 +64,10 @@ def _distinct(source: str, column: Column, name: str, refused: Refused) -> tuple
     for row in missing.arg_true().head(1):
         raise refused(row, f"the id in column {name!r} is missing; fill it in")
     values = column.unique()
-    if column.dtype == pl.Int64:
-        values = values.sort()
-        return values, values.search_sorted(column).cast(pl.Int32).to_numpy()
-    _check_room(source, values, name)
+    if column.dtype == pl.String:
+        _check_room(source, values, name)
     values = values.sort()
-    codes = column.cast(pl.Enum(values)).to_physical()  # by hashing: half the time of sorting
-    return values, codes.cast(pl.Int32).to_numpy()
+    return values, _places(column, values)
 
 
 def merged(source: str, parts: Sequence[Coded], name: str) -> tuple[Ids, Indices]:
@@ -93,17 +90,21 @@ def merged(source: str, parts: Sequence[Coded], name: str) -> tuple[Ids, Indices
 
 
 def _merged_series(source: str, parts: list[pl.Series], name: str) -> tuple[Values, list[Indices]]:
-    every = pl.concat(parts, rechunk=True).unique()
+    several = pl.concat(parts, rechunk=True)
+    every = several.unique()
     if every.dtype == pl.String:
         _check_room(source, every, name)
     every = every.sort()
-    return every, [_places(values, every) for values in parts]
+    places = _places(several, every)
+    return every, np.split(places, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _places(values: pl.Series, every: pl.Series) -> Indices:
-    if values.dtype == pl.Int64:
-        return every.search_sorted(values).cast(pl.Int32).to_numpy()
-    return values.cast(pl.Enum(every)).to_physical().cast(pl.Int32).to_numpy()
+def _places(column: pl.Series, values: pl.Series) -> Indices:
+    """The index of each row among sorted values."""
+    if column.dtype == pl.Int64:
+        return values.search_sorted(column).cast(pl.Int32).to_numpy()
+    # by hashing: half the time of sorting
+    return column.cast(pl.Enum(values)).to_physical().cast(pl.Int32).to_numpy()
 
 
 def _merged_objects(parts: list[list[Any]]) -> tuple[Values, list[Indices]]:
