@@ -1,6 +1,6 @@
 """Measure seconds and peak memory of `read_log` on a log in many Parquet parts.
 
-    python benchmarks/reading.py --rows 10000000 --parts 64 --out benchmarks/results/reading.json
+    python benchmarks/reading.py --rows 10000000 --parts 64 --json experiments/results/reading.json
 
 Each row has a user, an item, a click of 0 or 1 and a time in milliseconds; ids are integers in one
 log and texts in the other. Both are read in a process of their own, so that peak memory is theirs.
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--parts", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
@@ -104,10 +104,9 @@ def main() -> None:
                 f"{took['peak_bytes'] / GIB:.2f} GiB, {both:.2f} GiB with the process that tries "
                 f"the files; {took['clicks']:,} clicks, {took['impressions']:,} shown pairs"
             )
-    if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
+    if given.json is not None:
         document = size | {"cores": os.cpu_count(), "logs": logs}
-        given.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
