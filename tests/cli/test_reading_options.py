@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from unexposed.cli import COMMANDS
+from unexposed.cli.tune import log_called
 
 WORDS = {"click", "shown", "event", "count", "time", "propensity"}
 READING = ["fit", "compare", "tune", "criterion", "update", "recommend"]
@@ -44,6 +45,20 @@ def test_the_zeros_of_a_click_column_are_no_clicks(done):
     Path("clicked.csv").write_text("user_id,item_id,clicked\n" + rows)
     _, err = done("fit clicked.csv --method popularity --out out")
     assert "30 rows: 10 clicks, 20 impressions\n10 clicks by 6 users on 5 items" in err
+
+
+@pytest.mark.parametrize(
+    ("train", "called"),
+    [
+        ("past/orders.csv", "orders"),
+        ("log/*.parquet", "log"),
+        ("part-*.parquet", "part"),
+        ("-", "log"),
+        ("postgresql://me:secret@host/shop?host=/tmp", "shop"),
+    ],
+)
+def test_study_files_are_called_by_their_log(train, called):
+    assert log_called(train) == called
 
 
 def test_an_empty_word_says_that_there_is_no_such_column(done):

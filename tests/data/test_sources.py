@@ -171,6 +171,14 @@ def test_a_relation_of_duckdb(expected, tmp_path):
     assert_same(log(relation), expected)
 
 
+def test_a_relation_of_an_older_duckdb(expected):
+    class Relation:
+        def fetch_arrow_table(self) -> pa.Table:
+            return LOG.to_arrow()
+
+    assert_same(log(Relation()), expected)
+
+
 # Parts that do not fit together
 
 

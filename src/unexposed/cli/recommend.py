@@ -81,17 +81,18 @@ def recommend(
         popularity_penalty=popularity_penalty,
         unknown=unknown,  # type: ignore[arg-type]
     )
-    served, wanted = model, cast(Any, model.user_ids.values)
+    served, wanted, named = model, cast(Any, model.user_ids.values), str(users)
     if new_clicks is not None:
         log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
         served, wanted = model.of_users(log), log.user_ids.values
+        named = str(log.read and log.read.source)  # without the password of a database
     elif users is not None:
         wanted = read_ids(users, model.user_ids)
     known = served.user_ids.index(wanted) >= 0
     if not known.all():
         _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
     if not known.any() and unknown == "skip":
-        raise InputError(f"the model knows none of the users in {users or new_clicks}")
+        raise InputError(f"the model knows none of the users in {named}")
     with progress() as bar:
         tables = served.recommendations(wanted, k, rules=rules, whole=model, progress=bar)
         if names is not None:

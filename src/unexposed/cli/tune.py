@@ -65,7 +65,7 @@ def tune(
         if cell is not None or only is not None:
             raise InputError("--cell and --only choose studies of an experiment file: give one")
         clicks = clicks_alone(dataset, train, columns, data_dir)
-        source = dataset or _called(str(train))
+        source = dataset or log_called(str(train))
         assigned = options.assignments(settings, engine)
         given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
         made = _tune(clicks, source, methods, assigned, out, start_from, criterion, **given)
@@ -157,7 +157,7 @@ def _make(
         raise InputError(f"{len(failed)} of {len(plans)} studies failed; {failed[0]}")
 
 
-def _called(train: str) -> str:
+def log_called(train: str) -> str:
     """What study files of a log are called."""
     return Path(train.partition("?")[0]).stem.strip("-*[]? ") or "log"
 

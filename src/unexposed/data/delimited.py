@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed import memory
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 
 Column = pl.Series | list[Any]
 DELIMITERS = (",", ";", "\t", "|")
@@ -154,7 +154,7 @@ class Look:
         return self.rows * views + self.size + max(self.size, self.rows * numbers)
 
 
-def check_text(path: Path, name: str) -> Look:
+def check_text(path: Path, name: str | None = None) -> Look:
     """Refuse bytes that are not UTF-8 text, and report what else the pass finds."""
     quotes = lone_returns = False
     size = 0
@@ -175,7 +175,7 @@ def check_text(path: Path, name: str) -> Look:
             line += block.count(b"\n", 0, fault if fault >= 0 else None)
             if fault >= 0:
                 raise InputError(
-                    f"{name}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
+                    f"{name or plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
                     "save the file as that, or name it .parquet if it is Parquet"
                 )
     return Look(quotes, lone_returns, rows=max(line - 1, 1), size=size)

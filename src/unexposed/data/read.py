@@ -224,7 +224,7 @@ def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
     """The raw ids of a text file, one on each line, with the types of `like_ids`."""
     with refusing(path):
         file = existing(path)
-        check_text(file, plain(path))
+        check_text(file)
         with text_lines(file) as stream:
             lines = [line.rstrip("\r\n") for line in stream]
     texts = [line for line in lines if line.strip()]

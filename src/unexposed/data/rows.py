@@ -19,7 +19,7 @@ from unexposed.data.values import binary, chances, counted, rated, texts
 from unexposed.errors import InputError, plain
 
 Mask = NDArray[np.bool_]
-BYTES_OF_A_ROW = 60  # its indices, twice, the key of its pair and the order of the keys
+BYTES_OF_A_ROW = 100  # its indices, twice, the key of its pair, the order of keys, and sums
 FIVE = 5  # stars, of which the assumed threshold is meant
 COUNTS = "; if it counts, give count={0!r} (--count); if neither, click='' (--click '')"
 

@@ -88,6 +88,8 @@ def _open(source: Any, delimiter: str | None, query: str | None, stack: ExitStac
         keys = {str(key): key for key in source}
         columns = [str(key) for key in source]
         return Frame("the frame", columns, lambda names: _aligned(source, [keys[n] for n in names]))
+    if hasattr(source, "fetch_arrow_table") and not hasattr(source, "__arrow_c_stream__"):
+        source = source.fetch_arrow_table()  # a relation of an older DuckDB
     if hasattr(source, "__arrow_c_stream__"):  # Arrow, DuckDB
         return _lazy_table(pl.DataFrame(source).lazy())
     raise InputError(
