@@ -175,8 +175,8 @@ def check_text(path: Path, name: str | None = None) -> Look:
             line += block.count(b"\n", 0, fault if fault >= 0 else None)
             if fault >= 0:
                 raise InputError(
-                    f"{name or plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
-                    "save the file as that, or name it .parquet if it is Parquet"
+                    f"{name or plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 "
+                    "text; save the file as that, or name it .parquet if it is Parquet"
                 )
     return Look(quotes, lone_returns, rows=max(line - 1, 1), size=size)
 
