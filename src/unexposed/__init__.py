@@ -18,6 +18,7 @@ _HOME = {
     "Traffic": "data.shown",
     "split": "data.split",
     "InputError": "errors",
+    "LogWarning": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "evaluate": "evaluation.protocols",
     "describe": "evaluation.describe",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.data.split import split
-    from unexposed.errors import InputError
+    from unexposed.errors import InputError, LogWarning
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import PROTOCOLS, evaluate
     from unexposed.methods import METHODS, load, make

@@ -8,6 +8,10 @@ class InputError(ValueError):
     """A mistake in the input; its text is shown to the user unchanged."""
 
 
+class LogWarning(UserWarning):
+    """Rows of a log were dropped, or a threshold was assumed."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest known one, or all of them."""
     known = list(known)

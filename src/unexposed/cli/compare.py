@@ -88,7 +88,7 @@ def _dataset_splits(
 
 
 def _file_splits(
-    train: Path,
+    train: str,
     judged: Path | None,
     by: "Protocol",
     columns: options.Columns,
@@ -104,5 +104,5 @@ def _file_splits(
     if judged is None:
         assert split is not None
         return split_clicks(*judged_by_later(clicks, split, by), by), side
-    pairs = read_judged(judged, clicks, **columns.given(), later_clicks=by.takes_clicks, say=say)
+    pairs = read_judged(judged, clicks, **columns.judged(), later_clicks=by.takes_clicks, say=say)
     return split_clicks(clicks, pairs, by, how=split), side

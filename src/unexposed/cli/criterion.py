@@ -1,7 +1,6 @@
 """`unexposed criterion`: which reading of held-out clicks to trust on a log."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
 @options.with_columns
 def criterion(
-    log: Annotated[
-        Path | None, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")
-    ] = None,
+    log: Annotated[str | None, typer.Argument(help=options.LOG)] = None,
     dataset: options.KnownDataset = None,
     columns: options.Columns = options.NO_COLUMNS,
     worlds: Annotated[int, typer.Option(help="Worlds made from the log.", min=1)] = 8,

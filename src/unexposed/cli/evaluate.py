@@ -58,7 +58,7 @@ def evaluate(
 def _judgements(path: Path, model: "Model", by: "Protocol", columns: Columns) -> "Judgements":
     from unexposed.data.read import read_judged
 
-    return read_judged(path, model, **columns.given(), later_clicks=by.takes_clicks, say=say)
+    return read_judged(path, model, **columns.judged(), later_clicks=by.takes_clicks, say=say)
 
 
 def _impressions(path: Path, by: "Protocol", columns: Columns) -> "Impressions":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @options.with_columns
 def fit(
-    log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
+    log: options.Log,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
     columns: options.Columns = options.NO_COLUMNS,

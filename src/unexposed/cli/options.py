@@ -14,7 +14,9 @@ MethodNames = Annotated[
     str, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
 ]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
-OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
+LOG = "Click log: CSV, TSV, JSON lines or Parquet; folder, 'pattern*', - or database."
+Log = Annotated[str, typer.Argument(help=LOG)]
+OwnLog = Annotated[str | None, typer.Option(help="Your own click log.")]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
 TitleColumn = Annotated[str | None, typer.Option(help="Column of names in --titles.")]
 Settings = Annotated[
@@ -54,8 +56,8 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", 
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Names of a log's columns, and the rating that counts as a click."""
+class JudgedColumns:
+    """Names of the columns of judged pairs, and the rating that is relevant."""
 
     user: Annotated[str | None, typer.Option("--user", help="Column of user ids.")] = None
     item: Annotated[str | None, typer.Option("--item", help="Column of item ids.")] = None
@@ -67,9 +69,9 @@ class Columns:
         str | None, typer.Option(help="What separates columns in a text file.")
     ] = None
 
-    def given(self) -> dict[str, Any]:
-        """Keywords for `read_log` and `read_judged`."""
-        return asdict(self)
+    def judged(self) -> dict[str, Any]:
+        """Keywords for `read_judged`."""
+        return {f.name: getattr(self, f.name) for f in fields(JudgedColumns)}
 
     def pair(self) -> dict[str, Any]:
         """Keywords for `read_pairs`: a pair has no rating."""
@@ -79,15 +81,43 @@ class Columns:
         return any(value is not None for value in asdict(self).values())
 
 
+@dataclass(frozen=True)
+class Columns(JudgedColumns):
+    """Names of a log's columns, and what is a click; '' says that there is no such column."""
+
+    click: Annotated[
+        str | None, typer.Option(help="Column of 0 and 1, or the events that are clicks.")
+    ] = None
+    shown: Annotated[
+        str | None, typer.Option(help="Events of an item that was shown, such as view,impression.")
+    ] = None
+    event: Annotated[str | None, typer.Option(help="Column of events.")] = None
+    count: Annotated[str | None, typer.Option(help="Column of how often, such as plays.")] = None
+    time: Annotated[str | None, typer.Option(help="Column of times.")] = None
+    propensity: Annotated[
+        str | None, typer.Option(help="Column of the logged chance that the item was shown.")
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(help="SQL for a log in a database: sqlite:///shop.db, postgresql://…"),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Keywords for `read_log`."""
+        return asdict(self)
+
+
 NO_COLUMNS = Columns()
+NO_JUDGED_COLUMNS = JudgedColumns()
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the command's parameter `columns` by one option for each field of `Columns`."""
+    """Replace the command's parameter `columns` by one option for each field of its class."""
     own = inspect.signature(command)
+    kind = type(own.parameters["columns"].default)
     options = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f.type)
-        for f in fields(Columns)
+        for f in fields(kind)
     ]
     shown: list[inspect.Parameter] = []
     for parameter in own.parameters.values():
@@ -96,7 +126,7 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        columns = Columns(**{f.name: given.pop(f.name) for f in fields(Columns)})
+        columns = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
         command(**given, columns=columns)
 
     run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
@@ -108,8 +138,8 @@ def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
     return [*(settings or []), *([f"engine={engine}"] if engine else [])]
 
 
-def disagreement(preferred: dict[str, str], log: Path | None) -> str:
+def disagreement(preferred: dict[str, str], log: str | None) -> str:
     """Say which criteria prefer something else, and what tells which of them to trust."""
     said = ", ".join(f"`{criterion}` prefers {choice}" for criterion, choice in preferred.items())
-    what = log or "LOG"
+    what = "LOG" if log is None or "://" in log else log  # an address may hold a password
     return f"criteria disagree: {said}; `unexposed criterion {what}` says which to trust"

@@ -53,7 +53,7 @@ def recommend(
         str, typer.Option(help="Users the model never saw: popular (list), skip or refuse.")
     ] = "skip",
     new_clicks: Annotated[
-        Path | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
+        str | None, typer.Option(help="Recommend to the users of this newer log, folded in.")
     ] = None,
     user_features: Annotated[
         Path | None, typer.Option(help="Table of the users of --new-clicks: their own exposure.")
@@ -91,20 +91,21 @@ def recommend(
         popularity_penalty=popularity_penalty,
         unknown=unknown,  # type: ignore[arg-type]
     )
-    served, wanted = model, cast(Any, model.user_ids.values)
+    served, wanted, named = model, cast(Any, model.user_ids.values), str(users)
     if new_clicks is not None:
         log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
         of_users = None
         if user_features is not None:
             of_users = read(user_features, log, columns, "user", model)
         served, wanted = model.of_users(log, user_features=of_users), log.user_ids.values
+        named = str(log.read and log.read.source)  # without the password of a database
     elif users is not None:
         wanted = _read_users(users, model)
     known = served.user_ids.index(wanted) >= 0
     if not known.all():
         _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
     if not known.any() and unknown == "skip":
-        raise InputError(_none_known(users, new_clicks))
+        raise InputError(_none_known(users, named))
     at_terminal, n_wanted = out is None and lists.on_terminal(), len(wanted)
     if at_terminal and (users is None or os.path.exists(users)):
         wanted = wanted[: lists.FIRST]
@@ -170,9 +171,9 @@ def _read_users(text: str, model: "Model") -> list[Any]:
     return cast(list[Any], model.user_ids.parse(listed))
 
 
-def _none_known(users: str | None, new_clicks: Path | None) -> str:
+def _none_known(users: str | None, named: str) -> str:
     if users is None or os.path.exists(users):
-        return f"the model knows none of the users in {users or new_clicks}"
+        return f"the model knows none of the users in {named}"
     return f"the model knows none of the users {users!r}, and there is no file of that name"
 
 

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from unexposed.cli.options import NO_COLUMNS, AsJson, Columns, TitleColumn, with_columns
+from unexposed.cli.options import (
+    NO_JUDGED_COLUMNS,
+    AsJson,
+    JudgedColumns,
+    TitleColumn,
+    with_columns,
+)
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
@@ -27,7 +33,7 @@ def report(
         Path | None, typer.Option(help="Model: file with the names of items, by id.")
     ] = None,
     title: TitleColumn = None,
-    columns: Columns = NO_COLUMNS,
+    columns: JudgedColumns = NO_JUDGED_COLUMNS,
     as_json: AsJson = False,
 ) -> None:
     """Write a self-contained page: of experiments and their results, or of one saved model."""
@@ -44,7 +50,7 @@ def report(
         document = experiments.document(path, say)
         written = [] if out is None else pages.write_experiments(document, out)
     else:
-        given = pages.Given(judged, protocol, titles, title, columns.given())
+        given = pages.Given(judged, protocol, titles, title, columns.judged())
         document = pages.model_document(path, given, say=say)
         written = [] if out is None else pages.write_model(document, out, given)
     for line in written:

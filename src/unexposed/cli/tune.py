@@ -77,7 +77,7 @@ def tune(
         if dataset is not None and any(files):
             raise InputError("features belong to --train: an experiment file gives a data set's")
         clicks, side = with_features(clicks, columns, *files)
-        source = dataset or str(train and train.stem)
+        source = dataset or log_called(str(train))
         assigned = options.assignments(settings, engine)
         given: dict[str, Any] = {
             "trials": trials or 40,
@@ -199,8 +199,13 @@ def _make(
         raise InputError(f"{len(failed)} of {len(plans)} studies failed; {failed[0]}")
 
 
+def log_called(train: str) -> str:
+    """What study files of a log are called."""
+    return Path(train.partition("?")[0]).stem.strip("-*[]? ") or "log"
+
+
 def clicks_alone(
-    dataset: str | None, train: Path | None, columns: options.Columns, data_dir: Path | None
+    dataset: str | None, train: str | None, columns: options.Columns, data_dir: Path | None
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""
     from unexposed.data import datasets as known

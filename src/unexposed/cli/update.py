@@ -12,6 +12,7 @@ from unexposed.cli.options import (
     Columns,
     Force,
     ItemFeatures,
+    Log,
     ModelFolder,
     Seed,
     UserFeatures,
@@ -24,7 +25,7 @@ from unexposed.cli.talking import progress, say
 @with_columns
 def update(
     folder: ModelFolder,
-    log: Annotated[Path, typer.Argument(help="Newer clicks: CSV, TSV (also .gz) or Parquet.")],
+    log: Log,
     out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
     epochs: Annotated[
         int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)

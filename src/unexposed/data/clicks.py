@@ -13,7 +13,7 @@ from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
 from unexposed.data.shown import Impressions, Traffic
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 
 
 class HasIds(Protocol):
@@ -49,15 +49,20 @@ class Read:
     rule: str  # what is a click
     rows: int
     clicks: int  # rows that became clicks
-    shown: int = 0  # rows that became impressions without a click
+    shown: int = 0  # rows that became impressions, and are not clicks themselves
     dropped: int = 0  # rows that became nothing
+    pairs: int | None = None  # that were clicked
+    notes: tuple[str, ...] = ()  # what else a reader should know
+    doubts: tuple[str, ...] = ()  # what was dropped unasked, or assumed
 
     def __str__(self) -> str:
-        taken = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
-        became = [f"{self.clicks:,} clicks"]
-        became += [f"{self.shown:,} impressions without a click"] if self.shown else []
+        taken = ", ".join(f"{role} = {plain(name)}" for role, name in self.columns.items())
+        repeated = self.pairs is not None and self.pairs < self.clicks
+        became = [f"{self.clicks:,} clicks" + (f" on {self.pairs:,} pairs" if repeated else "")]
+        became += [f"{self.shown:,} impressions"] if self.shown else []
         became += [f"{self.dropped:,} dropped"] if self.dropped else []
-        return f"{self.source}: {taken}; {self.rule}; {self.rows:,} rows: {', '.join(became)}"
+        said = (f"{self.source}: {taken}", self.rule, f"{self.rows:,} rows: {', '.join(became)}")
+        return "; ".join((*said, *self.notes, *self.doubts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,8 @@ class Clicks:
         else:
             keys, place = np.unique(keys, return_inverse=True)
             merged = np.bincount(place, weights=counts, minlength=len(keys))
+        if len(merged) and merged.max() >= 2**31:
+            raise InputError(f"a pair is clicked {merged.max():.0f} times, 2,147,483,647 at most")
         if times is not None:
             last = np.full(len(keys), np.iinfo(np.int64).min)
             np.maximum.at(last, place, np.asarray(times, dtype=np.int64))

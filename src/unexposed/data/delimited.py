@@ -34,9 +34,9 @@ class Text:
     after polars has failed, to name the line.
     """
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self._look = check_text(path)
-        self.name = plain(path)
+    def __init__(self, path: Path, delimiter: str, name: str) -> None:
+        self._look = check_text(path, name)
+        self.name = name
         self._path = path
         self._delimiter = delimiter
         self._kept: NDArray[np.int64] | None = None
@@ -44,8 +44,13 @@ class Text:
         if self._look.quotes or self._look.lone_returns:
             self._check_records()
 
-    def close(self) -> None:
-        """A text is open only while it is read."""
+    def parts(self) -> Iterator["Text"]:
+        yield self
+
+    def spells(self, name: str) -> bool:
+        """Whether the integers of a column are read from text."""
+        del name
+        return True
 
     def _header(self) -> list[str]:
         with text_lines(self._path) as lines, _long_fields():
@@ -89,7 +94,7 @@ class Text:
         except pl.exceptions.PolarsError as error:
             raise self._too_long() or error from None
         columns = self._without_blank_lines(rows).get_columns()
-        return [_integers_if_canonical(column) for column in columns[:-1]]
+        return [integers_if_canonical(column) for column in columns[:-1]]
 
     def where(self, row: int) -> str:
         row = row if self._kept is None else int(self._kept[row])
@@ -149,13 +154,13 @@ class Look:
         return self.rows * views + self.size + max(self.size, self.rows * numbers)
 
 
-def check_text(path: Path) -> Look:
+def check_text(path: Path, name: str | None = None) -> Look:
     """Refuse bytes that are not UTF-8 text, and report what else the pass finds."""
     quotes = lone_returns = False
     size = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     line = 1
-    with _opened(path) as stream:
+    with opened_bytes(path) as stream:
         block = b"start"
         while block:
             block = stream.read(1 << 20)
@@ -170,17 +175,17 @@ def check_text(path: Path) -> Look:
             line += block.count(b"\n", 0, fault if fault >= 0 else None)
             if fault >= 0:
                 raise InputError(
-                    f"{plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 text; "
-                    "save the file as that, or name it .parquet if it is Parquet"
+                    f"{name or plain(path)}, line {line}: byte 0x{block[fault]:02x} is not UTF-8 "
+                    "text; save the file as that, or name it .parquet if it is Parquet"
                 )
     return Look(quotes, lone_returns, rows=max(line - 1, 1), size=size)
 
 
 def text_lines(path: Path) -> TextIO:
-    return io.TextIOWrapper(_opened(path), "utf-8-sig", newline="\n")
+    return io.TextIOWrapper(opened_bytes(path), "utf-8-sig", newline="\n")
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened_bytes(path: Path) -> BinaryIO:
     with path.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path) if packed else path.open("rb"))
@@ -218,7 +223,7 @@ def _record(delimiter: str) -> re.Pattern[str]:
     return re.compile(f"{field}(?:{re.escape(delimiter)}{field})*(?:\r?\n)?")
 
 
-def _integers_if_canonical(column: pl.Series) -> pl.Series:
+def integers_if_canonical(column: pl.Series) -> pl.Series:
     """The column as int64 if every id keeps its spelling: "7" does, "007" does not."""
     integers = column.cast(pl.Int64, strict=False)
     return integers if integers.cast(pl.String).eq_missing(column).all() else column

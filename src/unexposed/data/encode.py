@@ -1,69 +1,171 @@
-"""Turn columns of raw ids into ids and indices."""
+"""Turn columns of raw ids into ids and indices, part by part where a table has parts."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from unexposed import memory
 from unexposed.data.clicks import Indices
 from unexposed.data.delimited import Column
 from unexposed.data.ids import Ids
 from unexposed.data.sources import Table, bad_row
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 
+Values = pl.Series | list[Any]  # int64 or strings, otherwise objects
+Refused = Callable[[int, str], InputError]  # of a row, for a fault
 BYTES_OF_AN_ID = 160  # besides its text, twice: sorted, hashed, and as a Python object
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of a part: its distinct values, sorted where they can be, and each row's index."""
+
+    values: Values
+    codes: Indices
+    spelled: bool  # its integers were read from text, whose spelling they keep
+    part: str  # where it comes from
 
 
 def encode_pairs(
     table: Table, columns: list[Column], names: list[str]
 ) -> list[tuple[Ids, Indices]]:
     if len(columns[0]) == 0:
-        raise InputError(f"{table.name} has no rows: write a user and an item in each")
+        raise no_rows(table.name)
     return [encode(table, columns.pop(0), name) for name in names]  # popped: freed once encoded
+
+
+def no_rows(name: str) -> InputError:
+    return InputError(f"{name} has no rows: write a user and an item in each")
 
 
 def encode(table: Table, column: Column, name: str) -> tuple[Ids, Indices]:
     """The distinct ids of a column, sorted where they can be, and each row's index among them."""
-    column = _id_column(column)
+    return merged(table.name, [coded(table, column, name)], name)
+
+
+def coded(table: Table, column: Column, name: str, rows: NDArray[np.int64] | None = None) -> Coded:
+    """The column of a part, whose rows are all of the part's, or these."""
+
+    def refused(row: int, fault: str) -> InputError:
+        return bad_row(table, row if rows is None else int(rows[row]), fault)
+
+    values, codes = _distinct(table.name, _id_column(column), name, refused)
+    return Coded(values, codes, spelled=table.spells(name), part=table.name)
+
+
+def _distinct(source: str, column: Column, name: str, refused: Refused) -> tuple[Values, Indices]:
     if isinstance(column, list):
-        return _encode_objects(table, column, name)
+        return _distinct_objects(column, name, refused)
     missing = column.is_null() if column.dtype == pl.Int64 else column.is_null() | (column == "")
     for row in missing.arg_true().head(1):
-        raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
+        raise refused(row, f"the id in column {name!r} is missing; fill it in")
     values = column.unique()
+    if column.dtype == pl.String:
+        _check_room(source, values, name)
+    values = values.sort()
+    return values, _places(column, values)
+
+
+def merged(source: str, parts: Sequence[Coded], name: str) -> tuple[Ids, Indices]:
+    """The ids of all parts of a column, and each row's index among them."""
+    parts = [part for part in parts if len(part.codes)] or parts[:1]
+    if len(parts) == 1:
+        return _ids(parts[0].values), parts[0].codes
+    kinds = {_kind(part.values) for part in parts}
+    respelled = kinds == {"integers", "texts"} and all(part.spelled for part in parts)
+    if "texts" in kinds and len(kinds) > 1 and not respelled:
+        raise _unlike(parts, name)
+    if "objects" in kinds:
+        every, places = _merged_objects([list(part.values) for part in parts])
+    else:
+        kept = [cast(pl.Series, part.values) for part in parts]
+        values = [v.cast(pl.String) for v in kept] if respelled else kept
+        every, places = _merged_series(source, values, name)
+    codes = [place[part.codes] for place, part in zip(places, parts, strict=True)]
+    return _ids(every), np.concatenate(codes)
+
+
+def _merged_series(source: str, parts: list[pl.Series], name: str) -> tuple[Values, list[Indices]]:
+    several = pl.concat(parts, rechunk=True)
+    every = several.unique()
+    if every.dtype == pl.String:
+        _check_room(source, every, name)
+    every = every.sort()
+    places = _places(several, every)
+    return every, np.split(places, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _places(column: pl.Series, values: pl.Series) -> Indices:
+    """The index of each row among sorted values."""
     if column.dtype == pl.Int64:
-        values = values.sort()
-        return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
+        return values.search_sorted(column).cast(pl.Int32).to_numpy()
+    # by hashing: half the time of sorting
+    return column.cast(pl.Enum(values)).to_physical().cast(pl.Int32).to_numpy()
+
+
+def _merged_objects(parts: list[list[Any]]) -> tuple[Values, list[Indices]]:
+    every = _sorted_if_possible(list(dict.fromkeys(raw for part in parts for raw in part)))
+    place = {raw: index for index, raw in enumerate(every)}
+    return every, [np.array([place[raw] for raw in part], dtype=np.int32) for part in parts]
+
+
+def _unlike(parts: Sequence[Coded], name: str) -> InputError:
+    first = parts[0]
+    other = next(part for part in parts if _kind(part.values) != _kind(first.values))
+    return InputError(
+        f"column {plain(name)!r} holds {_kind(first.values)} in {first.part} and "
+        f"{_kind(other.values)} in {other.part}: write it alike in all parts"
+    )
+
+
+def _kind(values: Values) -> str:
+    if isinstance(values, list):
+        return "objects"
+    return "integers" if values.dtype == pl.Int64 else "texts"
+
+
+def _ids(values: Values) -> Ids:
+    if isinstance(values, list):
+        return Ids(np.fromiter(values, dtype=object, count=len(values)))
+    return Ids(values.to_numpy()) if values.dtype == pl.Int64 else Ids.of(values.to_list())
+
+
+def _check_room(source: str, values: pl.Series, name: str) -> None:
     memory.check(
-        table.name,
+        source,
         len(values) * BYTES_OF_AN_ID + 2 * int(values.estimated_size()),
         what=f"holding {len(values):,} ids of column {name!r}",
         cure="give a log of fewer",
     )
-    values = values.sort()
-    codes = column.cast(pl.Enum(values)).to_physical()  # by hashing: half the time of sorting
-    return Ids.of(values.to_list()), codes.cast(pl.Int32).to_numpy()
 
 
-def _encode_objects(table: Table, column: list[Any], name: str) -> tuple[Ids, Indices]:
+def _distinct_objects(column: list[Any], name: str, refused: Refused) -> tuple[Values, Indices]:
     place: dict[Any, int] = {}
     codes = np.empty(len(column), dtype=np.int32)
     for row, raw in enumerate(column):
         if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
-            raise bad_row(table, row, f"the id in column {name!r} is missing; fill it in")
+            raise refused(row, f"the id in column {name!r} is missing; fill it in")
         try:
             codes[row] = place.setdefault(raw, len(place))
         except TypeError:
             fault = f"the {type(raw).__name__} in column {name!r} cannot be an id; make it a tuple"
-            raise bad_row(table, row, fault) from None
-    try:
-        ids = sorted(place)
-    except TypeError:  # ids of several kinds stay in the order of their first appearance
-        ids = list(place)
+            raise refused(row, fault) from None
+    ids = _sorted_if_possible(list(place))
     rank = np.empty(len(ids), dtype=np.int32)
     rank[[place[raw] for raw in ids]] = np.arange(len(ids))
-    return Ids(np.fromiter(ids, dtype=object, count=len(ids))), rank[codes]
+    return ids, rank[codes]
+
+
+def _sorted_if_possible(raw: list[Any]) -> list[Any]:
+    """The ids sorted; ids of several kinds stay in the order of their first appearance."""
+    try:
+        return sorted(raw)
+    except TypeError:
+        return raw
 
 
 def _id_column(column: Column) -> Column:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from unexposed import memory
 from unexposed.data.clicks import Clicks, HasIds, Indices
+from unexposed.data.columns import NAMES
 from unexposed.data.delimited import Column
 from unexposed.data.encode import encode
 from unexposed.data.encoding import SEPARATOR, Categories, Coding, Encoding, Held, Number
 from unexposed.data.ids import Ids, joined, match
-from unexposed.data.read import NAMES
 from unexposed.data.sources import Table, bad_row, opened
 from unexposed.errors import InputError, did_you_mean, plain
 

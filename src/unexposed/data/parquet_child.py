@@ -1,6 +1,7 @@
-"""The process that reads a Parquet file on trial: a script, run by `parquet.Trial`.
+"""The process that reads Parquet files on trial: a script, run by `parquet.Trial`.
 
-It says what the file holds, waits for the numbers of the columns to read, and says how that went.
+For each line of input it opens a file and says what the file holds, or reads columns of the file
+opened last, given by number, and says how that went.
 """
 
 import json
@@ -11,21 +12,25 @@ from pathlib import Path
 import polars as pl
 
 
-def main(path: str, memory: int) -> None:
-    try:
-        limit_memory(memory)
-        frame = pl.scan_parquet(path, glob=False)
-        types = dict(frame.collect_schema())
-        rows = frame.select(pl.len()).collect().item()
-        sizes = [8 if kind.is_numeric() else 16 for kind in types.values()]
-        tell(columns=list(types), sizes=sizes, rows=rows)
-        wanted = json.loads(sys.stdin.readline() or "[]")
-        frame.select([pl.nth(n) for n in wanted]).collect()
-        tell()
-    except MemoryError:  # ends this process, as a panic or an abort of polars does
-        raise
-    except Exception as error:
-        tell(fault=str(error).partition("\n")[0])
+def main(memory: int) -> None:
+    limit_memory(memory)
+    frame = pl.LazyFrame()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if isinstance(asked, str):
+                frame = pl.scan_parquet(asked, glob=False, hive_partitioning=False)
+                types = dict(frame.collect_schema())
+                rows = frame.select(pl.len()).collect().item()
+                sizes = [8 if kind.is_numeric() else 16 for kind in types.values()]
+                tell(columns=list(types), sizes=sizes, rows=rows)
+            else:
+                frame.select([pl.nth(n) for n in asked]).collect()
+                tell()
+        except MemoryError:  # ends this process, as a panic or an abort of polars does
+            raise
+        except Exception as error:
+            tell(fault=str(error).partition("\n")[0])
 
 
 def limit_memory(more: int) -> None:
@@ -43,4 +48,4 @@ def tell(**answer: object) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(int(sys.argv[1]))

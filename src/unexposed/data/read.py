@@ -1,39 +1,29 @@
 """Logs and judgements from files and frames; a bad one is refused with one sentence."""
 
 import logging
-import math
-import re
-from collections.abc import Callable, Hashable
-from itertools import combinations
+import warnings
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from os import PathLike
 from typing import Any, cast
 
 import numpy as np
-import polars as pl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, HasIds, Judgements
-from unexposed.data.delimited import Column, Text, check_text, text_lines
+from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
+from unexposed.data.columns import named, pair_names, refuse_twice
+from unexposed.data.delimited import Column, check_text, text_lines
 from unexposed.data.encode import encode, encode_pairs
 from unexposed.data.ids import Ids, match
-from unexposed.data.sources import Table, bad_row, existing, opened, refusing
-from unexposed.errors import InputError, did_you_mean, plain
+from unexposed.data.matrices import check_universe, clicks_of_matrix, columns_of_matrix
+from unexposed.data.plan import Asked, Plan, plan_of
+from unexposed.data.rows import Rows, impressions, join, read_part
+from unexposed.data.sources import Table, existing, opened, refusing
+from unexposed.data.values import binary, limit_of, rated
+from unexposed.errors import InputError, LogWarning, plain
 
 Say = Callable[[str], object]
-
-# What a column may be called, best first: lower case, without "_", "-" and spaces.
-NAMES = {
-    "user": "user userid uid customer customerid visitor visitorid member memberid viewer viewerid "
-    "listener listenerid reader readerid u",
-    "item": "item itemid iid product productid sku movie movieid film filmid video videoid "
-    "song songid track trackid "
-    "article articleid book bookid asin i",
-    "rating": "rating ratings stars",
-    "relevance": "relevance relevant label",
-    "title": "title name itemname itemtitle productname",
-}
-THRESHOLD = 4.0  # of five stars
 
 
 def read_log(
@@ -43,35 +33,89 @@ def read_log(
     item: str | None = None,
     rating: str | None = None,
     threshold: float | None = None,
+    click: str | Iterable[str] | None = None,
+    shown: str | Iterable[str] | None = None,
+    event: str | None = None,
+    count: str | None = None,
+    time: str | None = None,
+    propensity: str | None = None,
     delimiter: str | None = None,
+    query: str | None = None,
     any_size: bool = False,
     say: Say | None = None,
 ) -> Clicks:
-    """Clicks from a CSV, TSV or Parquet file, a frame, a mapping of columns or a sparse matrix.
+    """Clicks, and impressions where the log has them, from any source of a table.
 
-    Columns that are not given are recognised by `NAMES`. With a rating column, a click is a rating
-    of at least the threshold; otherwise every row is a click. A matrix holds counts, or ratings if
-    a threshold is given. Every user and item of the log is known, also without a click. A log of
-    one user or one item is refused, since nothing can be learned from it, unless `any_size` is set.
+    A source is a file (CSV, TSV, JSON lines, Parquet), a folder or pattern of such files, "-" for
+    standard input, the address of a database with a `query`, a frame (pandas, polars, Arrow,
+    DuckDB), a mapping of columns, or a sparse matrix, which holds counts, or ratings if a threshold
+    is given.
+
+    Columns that are not given are recognised by `NAMES`; "" says that there is none. A click is a
+    row with 1 in the click column, whose zeros are impressions, or with one of the values `click`
+    in the event column, where `shown` are impressions; a rating of at least the threshold;
+    otherwise every row. `clicks.read` tells what was taken for what, and a `LogWarning` what was
+    dropped or assumed. Every user and item of the log is known, also without a click. A log of one
+    user or one item is refused, since nothing can be learned from it, unless `any_size` is set.
     """
-    limit = _limit(threshold)
+    asked = Asked(user, item, rating, threshold, click, shown, event, count, time, propensity)
     if sp.issparse(source):
-        return _clicks_of_matrix(source, threshold)
-    with opened(source, delimiter) as table:
-        names = _pair_names(table, user, item)
-        rated = _named(table, "rating", rating, needed=threshold is not None)
-        _refuse_twice(table, {"user": names[0], "item": names[1], "rating": rated})
-        rule = "every row is a click" if rated is None else f"a click is {_rule(rated, limit)}"
-        _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
-        columns = table.take(names if rated is None else [*names, rated])
-        liked = slice(None) if rated is None else _chosen(table, columns.pop(), rated, limit)
-        (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
-        if not any_size:
-            _check_universe(table.name, user_ids, item_ids)
-        users, items = users[liked], items[liked]
-        if len(users) == 0:
-            raise InputError(f"{table.name}: {rule}, and none is; lower threshold= (--threshold)")
-        return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
+        limit_of(threshold)
+        clicks = clicks_of_matrix(source, threshold)
+    else:
+        with opened(source, delimiter, query) as table:
+            plan = plan_of(table, asked)
+            rows = join(table.name, [read_part(part, plan) for part in table.parts()], plan)
+        clicks = _clicks(table.name, rows, plan, any_size=any_size)
+    assert clicks.read is not None
+    tell(clicks.read, say)
+    return clicks
+
+
+def _clicks(source: str, rows: Rows, plan: Plan, *, any_size: bool) -> Clicks:
+    if not any_size:
+        check_universe(source, rows.user_ids, rows.item_ids)
+    clicked = rows.clicked
+    n_clicks, n_shown = int(clicked.sum()), int(rows.shown.sum())
+    if n_clicks == 0:
+        cure = "lower threshold= (--threshold)" if "rating" in plan.columns else "give other rows"
+        raise InputError(f"{source}: {plan.rule}, and none is; {cure}")
+    clicks = Clicks.from_pairs(
+        rows.users[clicked],
+        rows.items[clicked],
+        counts=None if rows.counts is None else rows.counts[clicked],
+        times=rows.times,
+        user_ids=rows.user_ids,
+        item_ids=rows.item_ids,
+    )
+    read = Read(
+        source,
+        {
+            role: name
+            for role, name in plan.columns.items()
+            if role != "time" or rows.times is not None
+        },
+        plan.rule,
+        rows.rows,
+        n_clicks,
+        n_shown,
+        rows.rows - n_clicks - n_shown,
+        len(clicks),
+        rows.notes,
+        rows.doubts,
+    )
+    return replace(clicks, shown=impressions(rows, apart=bool(plan.clicks)), read=read)
+
+
+def tell(read: Read, say: Say | None) -> None:
+    """Say how a log was read; where nobody listens, warn of what was dropped or assumed."""
+    sayer(say)(str(read))
+    if say is None and read.doubts:
+        warnings.warn(str(read), LogWarning, stacklevel=3)
+
+
+def sayer(say: Say | None) -> Say:
+    return say or logging.getLogger("unexposed").info
 
 
 def read_pairs(
@@ -84,8 +128,8 @@ def read_pairs(
 ) -> Clicks:
     """The pairs of a table as clicks, whatever else it holds: the candidates of users."""
     with opened(source, delimiter) as table:
-        names = _pair_names(table, user, item)
-        _sayer(say)(f"{table.name}: {_pair(names)}, every row is a candidate")
+        names = pair_names(table, user, item)
+        sayer(say)(f"{table.name}: {_pair(names)}, every row is a candidate")
         (user_ids, users), (item_ids, items) = encode_pairs(table, table.take(names), names)
         return Clicks.from_pairs(users, items, user_ids=user_ids, item_ids=item_ids)
 
@@ -112,26 +156,30 @@ def read_judged(
     by_rating = rating is not None or threshold is not None
     if relevance is not None and by_rating:
         raise InputError("relevance= excludes rating= and threshold=: give one or the other")
-    limit: float | None = _limit(threshold)
+    limit: float | None = limit_of(threshold)
     if sp.issparse(source):
-        source = _columns_of_matrix(source, "rating" if by_rating else "relevance")
+        source = columns_of_matrix(source, "rating" if by_rating else "relevance")
     with opened(source, delimiter) as table:
-        names = _pair_names(table, user, item)
-        judged = _named(table, "rating", rating, needed=False)
+        names = pair_names(table, user, item)
+        judged = named(table, "rating", rating, needed=False)
         if judged is None or not by_rating:
             needed = judged is None and not (later_clicks and not by_rating)
-            label = _named(table, "relevance", relevance, needed=needed)
+            label = named(table, "relevance", relevance, needed=needed)
             judged, limit = (judged, limit) if label is None else (label, None)
         if judged is None:
             rule = "no relevance or rating: every row is a click, and relevant"
-            _sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
+            sayer(say)(f"{table.name}: {_pair(names)}, {rule}")
             columns, relevant = table.take(names), None
         else:
             role = "relevance" if limit is None else "rating"
-            _refuse_twice(table, {"user": names[0], "item": names[1], role: judged})
-            _sayer(say)(f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}")
+            refuse_twice(table, {"user": names[0], "item": names[1], role: judged})
+            said = f"{table.name}: {_pair(names)}, relevant is {_rule(judged, limit)}"
+            sayer(say)(said)
+            if say is None and limit is not None and threshold is None:
+                said += ", which is assumed: give threshold="
+                warnings.warn(said, LogWarning, stacklevel=2)
             columns = table.take([*names, judged])
-            relevant = _chosen(table, columns.pop(), judged, limit)
+            relevant = _relevant(table, columns.pop(), judged, limit)
         (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
     user_at, item_at = match(user_ids, like.user_ids), match(item_ids, like.item_ids)
     users, items = user_at[users], item_at[items]
@@ -144,7 +192,7 @@ def read_judged(
         )
         if not known.any():
             raise InputError(f"{left_out}; judge users and items of the training log")
-        _sayer(say)(left_out)
+        sayer(say)(left_out)
     return Judgements.from_pairs(
         users[known], items[known], relevant[known], user_ids=like.user_ids, item_ids=like.item_ids
     )
@@ -166,8 +214,8 @@ def read_titles(
 ) -> dict[int, str]:
     """The titles of items by their index in `like`; unknown items are left out."""
     with opened(source, delimiter) as table:
-        names = [_named(table, "item", item), _named(table, "title", title)]
-        _refuse_twice(table, {"item": names[0], "title": names[1]})
+        names = [named(table, "item", item), named(table, "title", title)]
+        refuse_twice(table, {"item": names[0], "title": names[1]})
         ids, texts = table.take(cast(list[str], names))
         item_ids, items = encode(table, ids, cast(str, names[0]))
     at = match(item_ids, like.item_ids)[items].tolist()
@@ -194,127 +242,9 @@ def read_ids(path: str | PathLike[str], like_ids: Ids) -> list[Hashable]:
     return like_ids.parse(texts)
 
 
-# Sparse matrices
-
-
-def _columns_of_matrix(matrix: Any, values: str) -> dict[str, NDArray[Any]]:
-    """Row, column and value of every stored entry, explicit zeros included."""
-    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        shape = f"{matrix.ndim} dimensions of {matrix.dtype}"
-        raise InputError(f"the matrix has {shape}: give users × items of real numbers")
-    coo = sp.coo_array(matrix)
-    coo.sum_duplicates()
-    for at in np.flatnonzero(~(np.isfinite(coo.data) & (coo.data >= 0)))[:1]:
-        raise InputError(
-            f"the matrix holds {coo.data[at]} in row {coo.row[at]}, column {coo.col[at]}: "
-            "make every value finite and at least 0"
-        )
-    return {"user": coo.row, "item": coo.col, values: coo.data}
-
-
-def _clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
-    users, items, values = _columns_of_matrix(matrix, "value").values()
-    user_ids, item_ids = Ids.range(matrix.shape[0]), Ids.range(matrix.shape[1])
-    _check_universe("the matrix", user_ids, item_ids)
-    clicked = (values > 0) & (values >= (threshold or 0))
-    if not clicked.any():
-        raise InputError("the matrix has no click: store positive values, or lower threshold=")
-    counts = values[clicked] if threshold is None else None
-    if counts is not None and ((counts % 1 != 0) | (counts >= 2**31)).any():
-        raise InputError("the matrix holds more than counts: give threshold= if these are ratings")
-    return Clicks.from_pairs(
-        users[clicked], items[clicked], counts=counts, user_ids=user_ids, item_ids=item_ids
-    )
-
-
-# Choosing columns
-
-
-def _pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
-    names = [_named(table, "user", user), _named(table, "item", item)]
-    _refuse_twice(table, {"user": names[0], "item": names[1]})
-    return cast(list[str], names)
-
-
-def _refuse_twice(table: Table, names: dict[str, str | None]) -> None:
-    for (role, name), (other, same) in combinations(names.items(), 2):
-        if name == same:
-            raise InputError(
-                f"{table.name}: {role}= and {other}= both name {name!r}; give two columns"
-            )
-
-
-def _named(table: Table, role: str, given: str | None, *, needed: bool = True) -> str | None:
-    """The column given for a role, or else the first one recognised by its name."""
-    if given in table.columns:
-        return given
-    alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(table.columns)}
-    for name in NAMES[role].split() if given is None else ():
-        if name in alike:
-            return name if name in table.columns else alike[name]
-    if given is None and not needed:
-        return None
-    near = plain(did_you_mean(given or role, table.columns), 200)
-    what = f"{role} column" if given is None else f"column {given!r}"
-    header = " in its header" if isinstance(table, Text) else ""
-    cure = f"{role}= (--{role})"
-    if role == "relevance":
-        cure = (
-            "relevance=, or a rating with rating= (--rating); clicks alone can judge only in the "
-            "whole catalogue (--protocol catalogue)"
-        )
-    raise InputError(f"{table.name} has no {what}{header} ({near}): name it with {cure}")
-
-
-def _limit(threshold: float | None) -> float:
-    if threshold is None:
-        return THRESHOLD
-    if not (math.isfinite(threshold) and threshold >= 0):
-        raise InputError(f"threshold must be a finite number of at least 0, got {threshold}")
-    return threshold
-
-
-def _check_universe(name: str, user_ids: Ids, item_ids: Ids) -> None:
-    for role, ids in (("user", user_ids), ("item", item_ids)):
-        if len(ids) < 2:
-            raise InputError(
-                f"{name} has fewer than two {role}s, which leaves nothing to learn: "
-                f"check that {role}= (--{role}) names the right column"
-            )
-
-
-# Values
-
-
-def _chosen(table: Table, column: Column, name: str, limit: float | None) -> NDArray[np.bool_]:
+def _relevant(table: Table, column: Column, name: str, limit: float | None) -> NDArray[np.bool_]:
     """Rows rated at least the limit; without a limit, rows that hold 1 instead of 0."""
-    numbers = _numbers(column, words={} if limit is not None else {"true": "1", "false": "0"})
-    binary = (numbers == 0) | (numbers == 1)
-    good = binary if limit is None else numbers.is_finite() & (numbers >= 0)
-    for row in (~good.fill_null(False)).arg_true().head(1):
-        value = "" if column[row] is None else plain(column[row], 40)
-        must = "a number" if numbers[row] is None else "a finite number of at least 0"
-        cure = "correct it or leave the row out"
-        if limit is None:
-            must, cure = "0 or 1", f"if it rates, give rating={name!r} (--rating) and a threshold"
-        raise bad_row(table, row, f"the {plain(name)} '{value}' is not {must}; {cure}")
-    return numbers.to_numpy() >= (1 if limit is None else limit)
-
-
-def _numbers(column: Column, words: dict[str, str]) -> pl.Series:
-    """A column as floats, null where it does not hold a number."""
-    if isinstance(column, list) or not (
-        column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String)
-    ):
-        texts = [None if value is None else str(value) for value in column]
-        column = pl.Series(texts, dtype=pl.String)
-    if column.dtype == pl.String:
-        column = column.str.strip_chars().str.to_lowercase().replace(words)
-    return column if column.dtype.is_float() else column.cast(pl.Float64, strict=False)
-
-
-def _sayer(say: Say | None) -> Say:
-    return say or logging.getLogger("unexposed").info
+    return binary(table, column, name) if limit is None else rated(table, column, name) >= limit
 
 
 def _pair(names: list[str]) -> str:

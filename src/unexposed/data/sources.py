@@ -1,101 +1,167 @@
 """Files, frames and mappings as tables of columns; what is none of these is refused."""
 
+import sys
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import ENOMEM
 from os import PathLike
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from unexposed import memory
-from unexposed.data.delimited import Column, Text
-from unexposed.data.parquet import NOT_WHAT_IT_SAYS, Trial
+from unexposed.data import database
+from unexposed.data.delimited import Column, Text, opened_bytes
+from unexposed.data.json_lines import JsonLines
+from unexposed.data.parquet import NOT_WHAT_IT_SAYS, Parquet, Trial
+from unexposed.data.parts import (
+    LINES,
+    PARQUET,
+    Part,
+    Parts,
+    files_of_folder,
+    files_of_pattern,
+    is_kind,
+    is_pattern,
+)
 from unexposed.errors import InputError, plain
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Columns in memory, or in a Parquet file that a child process has read."""
+    """Columns in memory."""
 
     name: str
     columns: list[str]
     take: Callable[[list[str]], list[Column]]
-    close: Callable[[], None] = lambda: None
+
+    def parts(self) -> Iterator["Frame"]:
+        yield self
+
+    def spells(self, name: str) -> bool:
+        """Whether the integers of a column are read from text; those of a frame are integers."""
+        del name
+        return False
 
     def where(self, row: int) -> str:
         return f"row {row}"
 
 
-Table = Frame | Text
+Table = Frame | Text | Parquet | JsonLines | Parts | Part
+STANDARD_INPUT = "standard input"
 
 
 @contextmanager
-def opened(source: Any, delimiter: str | None) -> Iterator[Table]:
+def opened(source: Any, delimiter: str | None, query: str | None = None) -> Iterator[Table]:
     """A table of the columns of a source; what goes wrong inside becomes one sentence."""
-    with refusing(source):
-        table = _open(source, delimiter)
-        try:
-            yield table
-        finally:
-            table.close()
+    with refusing(source), ExitStack() as stack:
+        table = _open(source, delimiter, query, stack)
+        for name, times in Counter(table.columns).items():
+            if name and times > 1:  # empty names come from delimiters at the line's end
+                raise InputError(f"{table.name} has two columns named {name!r}: rename one")
+        yield table
 
 
-def _open(source: Any, delimiter: str | None) -> Table:
-    table: Table
+def _open(source: Any, delimiter: str | None, query: str | None, stack: ExitStack) -> Table:
+    is_address = isinstance(source, str) and database.is_address(source)
+    if query is not None and not is_address:
+        raise InputError(
+            "query= (--query) asks a database: give its address, such as sqlite:///shop.db"
+        )
+    if isinstance(source, str) and is_address:
+        name = database.without_password(source)
+        return _lazy_table(database.read_query(source, query).lazy(), name)
     if isinstance(source, str | PathLike):
-        table = _open_file(existing(source), delimiter)
-    elif isinstance(source, pl.DataFrame | pl.LazyFrame):
-        table = _lazy_table(source.lazy())
-    elif isinstance(source, Mapping) or hasattr(source, "iloc"):  # iloc: pandas
+        files = Files(delimiter, stack)
+        return _standard_input(files) if str(source) == "-" else _open_path(source, files)
+    if isinstance(source, pl.DataFrame | pl.LazyFrame):
+        return _lazy_table(source.lazy())
+    if isinstance(source, Mapping) or hasattr(source, "iloc"):  # iloc: pandas
         keys = {str(key): key for key in source}
         columns = [str(key) for key in source]
-        table = Frame(
-            "the frame", columns, lambda names: _aligned(source, [keys[n] for n in names])
-        )
-    elif hasattr(source, "__arrow_c_stream__"):
-        table = _lazy_table(pl.DataFrame(source).lazy())
-    else:
-        raise InputError(
-            f"a log cannot be read from a {type(source).__name__}: give a path, a frame, "
-            "a mapping of columns or a sparse matrix"
-        )
-    for name, times in Counter(table.columns).items():
-        if name and times > 1:  # empty names come from delimiters at the line's end
-            raise InputError(f"{table.name} has two columns named {name!r}: rename one")
-    return table
+        return Frame("the frame", columns, lambda names: _aligned(source, [keys[n] for n in names]))
+    if hasattr(source, "fetch_arrow_table") and not hasattr(source, "__arrow_c_stream__"):
+        source = source.fetch_arrow_table()  # a relation of an older DuckDB
+    if hasattr(source, "__arrow_c_stream__"):  # Arrow, DuckDB
+        return _lazy_table(pl.DataFrame(source).lazy())
+    raise InputError(
+        f"a log cannot be read from a {type(source).__name__}: give a path, a frame, "
+        "a mapping of columns or a sparse matrix"
+    )
 
 
-def _open_file(path: Path, delimiter: str | None) -> Table:
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _parquet_table(path)
-    tabs = path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
-    if delimiter is None:
-        delimiter = "\t" if tabs else ","
-    delimiter = delimiter.replace("\\t", "\t")  # as a shell passes it on
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise InputError(f"delimiter= (--delimiter) must be one ASCII character, got {delimiter!r}")
-    return Text(path, delimiter)
+def _open_path(source: str | PathLike[str], files: "Files") -> Table:
+    path, name = Path(source), str(source)
+    if is_pattern(name) and not path.exists():
+        return Parts(plain(name), files_of_pattern(name), files.open_part)
+    if path.is_dir():
+        return Parts(plain(name), files_of_folder(path), files.open_part)
+    return files.open(existing(source))
 
 
-def _parquet_table(path: Path) -> Frame:
-    trial = Trial(path)
+@dataclass
+class Files:
+    """Files opened by what their names say; one child process tries all the Parquet files."""
 
-    def take(names: list[str]) -> list[Column]:
-        trial.read(names)
-        return _taken(pl.scan_parquet(path.absolute(), glob=False), trial.columns, names)
+    delimiter: str | None
+    stack: ExitStack  # closes the child
+    trial: Trial | None = None
 
-    return Frame(plain(path), trial.columns, take, trial.close)
+    def open_part(self, path: Path) -> Table:
+        return self.open(existing(path))
+
+    def open(self, path: Path, *, name: str | None = None, kind: str | None = None) -> Table:
+        """The table of a file, whose kind may differ from its suffix."""
+        name, said = name or plain(path), Path(kind or path)
+        if is_kind(said, PARQUET):
+            if self.trial is None:
+                self.trial = Trial()
+                self.stack.callback(self.trial.close)
+            return self.trial.open(path, name)
+        if is_kind(said, LINES):
+            return JsonLines(path, name)
+        delimiter = self.delimiter
+        if delimiter is None:
+            tabs = said.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+            delimiter = "\t" if tabs else ","
+        delimiter = delimiter.replace("\\t", "\t")  # as a shell passes it on
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+            raise InputError(
+                f"delimiter= (--delimiter) must be one ASCII character, got {delimiter!r}"
+            )
+        return Text(path, delimiter, name)
 
 
-def _lazy_table(frame: pl.LazyFrame) -> Frame:
+def _standard_input(files: Files) -> Table:
+    """The table that comes through a pipe, kept in a file for as long as it is read."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(f"{STANDARD_INPUT} is a terminal: pipe a log into it")
+    kept = Path(files.stack.enter_context(TemporaryDirectory())) / "log"
+    with kept.open("wb") as file:
+        copyfileobj(sys.stdin.buffer, file, 1 << 20)
+    with kept.open("rb") as file:
+        start = file.read(4)
+    if not start:
+        raise InputError(f"{STANDARD_INPUT} is empty: it needs a line for each row")
+    if start == b"PAR1":
+        return files.open(kept, name=STANDARD_INPUT, kind="log.parquet")
+    with opened_bytes(kept) as stream:
+        begins = stream.read(1000).removeprefix(BOM_UTF8).lstrip()
+    kind = "log.jsonl" if begins.startswith(b"{") else "log.csv"
+    return files.open(kept, name=STANDARD_INPUT, kind=kind)
+
+
+def _lazy_table(frame: pl.LazyFrame, name: str = "the frame") -> Frame:
     columns = frame.collect_schema().names()
-    return Frame("the frame", columns, lambda names: _taken(frame, columns, names))
+    return Frame(name, columns, lambda names: _taken(frame, columns, names))
 
 
 def _taken(frame: pl.LazyFrame, columns: list[str], names: list[str]) -> list[Column]:
@@ -159,7 +225,8 @@ def refusing(source: Any) -> Iterator[None]:
             reason = "polars gives up on it"
         name, cure = "the frame", "give plain columns of ids"
         if isinstance(source, str | PathLike):
-            name, cure = plain(source), NOT_WHAT_IT_SAYS
+            name, cure = database.without_password(str(source)), NOT_WHAT_IT_SAYS
+            name = STANDARD_INPUT if name == "-" else name
         if isinstance(error, OSError) and error.errno == ENOMEM:
             cure = memory.CURE
         raise InputError(f"{name} cannot be read ({reason}): {cure}") from None

@@ -1,0 +1,113 @@
+"""Measure seconds and peak memory of `read_log` on a log in many Parquet parts.
+
+    python benchmarks/reading.py --rows 10000000 --parts 64 --json experiments/results/reading.json
+
+Each row has a user, an item, a click of 0 or 1 and a time in milliseconds; ids are integers in one
+log and texts in the other. Both are read in a process of their own, so that peak memory is theirs.
+The clicks and impressions must be those of the same rows in a single file.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from read_log import N_ITEMS, N_USERS, zipf_like
+
+GIB = 1 << 30
+
+
+def write_parts(folder: Path, *, rows: int, parts: int, texts: bool, seed: int) -> None:
+    """A log in parts of the same size, popular users and items drawn often."""
+    rng = np.random.default_rng(seed)
+    user_id, item_id = rng.choice(10**12, size=N_USERS), rng.permutation(N_ITEMS)
+    for n, size in enumerate(np.diff(np.linspace(0, rows, parts + 1).astype(int)).tolist()):
+        part = pl.DataFrame(
+            {
+                "user": user_id[zipf_like(rng, N_USERS, size)],
+                "item": item_id[zipf_like(rng, N_ITEMS, size)],
+                "clicked": rng.random(size) < 0.1,
+                "timestamp": 1_700_000_000_000 + rng.integers(0, 10**10, size),
+            }
+        )
+        if texts:
+            part = part.with_columns(pl.format("customer-{}", "user"), pl.format("sku{}", "item"))
+        part.write_parquet(folder / f"part-{n:05}.parquet")
+
+
+def child(source: str) -> None:
+    """Read once and print what it took; imports are not counted in the seconds."""
+    from unexposed.data.read import read_log
+
+    start = time.perf_counter()
+    clicks = read_log(source)
+    seconds = time.perf_counter() - start
+    shown = clicks.shown
+    arrays = [clicks.users, clicks.items, clicks.counts, clicks.times, shown.users, shown.shown]
+    found = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    own, tried = (
+        resource.getrusage(who).ru_maxrss * 1024  # KiB on Linux
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    took = {"seconds": seconds, "peak_bytes": own, "peak_bytes_of_the_trial": tried}
+    print(json.dumps(took | {"clicks": len(clicks), "impressions": len(shown), "sha256": found}))
+
+
+def measure(*, rows: int, parts: int, texts: bool, seed: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "log"
+        folder.mkdir()
+        write_parts(folder, rows=rows, parts=parts, texts=texts, seed=seed)
+        in_parts = run(str(folder))
+        whole = Path(name) / "log.parquet"
+        pl.scan_parquet(folder / "*.parquet").sink_parquet(whole)
+        in_one = run(str(whole))
+    assert in_parts["sha256"] == in_one["sha256"], "parts and file give other clicks"
+    return {"ids": "texts" if texts else "integers", "parts": in_parts, "one file": in_one}
+
+
+def run(source: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", source]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--parts", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.child)
+        return
+    size = {"rows": given.rows, "parts": given.parts, "seed": given.seed}
+    logs = [measure(**size, texts=texts) for texts in (False, True)]
+    for log in logs:
+        for source in ("parts", "one file"):
+            took = log[source]
+            both = (took["peak_bytes"] + took["peak_bytes_of_the_trial"]) / GIB
+            print(
+                f"{log['ids']:<8} {source:<8} {took['seconds']:6.1f} s, peak "
+                f"{took['peak_bytes'] / GIB:.2f} GiB, {both:.2f} GiB with the process that tries "
+                f"the files; {took['clicks']:,} clicks, {took['impressions']:,} shown pairs"
+            )
+    if given.json is not None:
+        document = size | {"cores": os.cpu_count(), "logs": logs}
+        given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

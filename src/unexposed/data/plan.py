@@ -1,0 +1,199 @@
+"""Which column of a log is taken for what, and which rows are clicks, decided before reading it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from unexposed.data.columns import named, no_column, pair_names, refuse_twice
+from unexposed.data.sources import Table
+from unexposed.data.values import limit_of, texts
+from unexposed.errors import InputError, did_you_mean, plain
+
+SEVERAL = "--click purchase --shown view,impression"
+FEW = 10  # values of an event column that a sentence lists
+RULES = ("rating", "click", "event")  # columns that tell clicks from other rows; at most one
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the caller says of the columns: None leaves it to their names, "" takes none."""
+
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    threshold: float | None = None
+    click: str | Iterable[str] | None = None  # a column, or values of the event column
+    shown: str | Iterable[str] | None = None  # values of the event column
+    event: str | None = None
+    count: str | None = None
+    time: str | None = None
+    propensity: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The columns to read, by role, and what makes a row a click or an impression."""
+
+    columns: dict[str, str]
+    limit: float | None = None  # of ratings
+    assumed: bool = False  # whether nobody gave the limit
+    clicks: tuple[str, ...] = ()  # values of the event column; none: every row is a click
+    shown: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()  # roles whose column the caller named
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def rule(self) -> str:
+        """What is a click, in words."""
+        for role in RULES:
+            name = plain(self.columns.get(role, ""))
+            if role not in self.columns or (role == "event" and not self.clicks):
+                continue
+            if role == "rating":
+                return f"a click is {name} ≥ {self.limit:g}"
+            if role == "click":
+                return f"a click is {name} = 1, every other row an impression"
+            shown = f", an impression {name} = {_either(self.shown)}" if self.shown else ""
+            return f"a click is {name} = {_either(self.clicks)}{shown}"
+        return "every row is a click"
+
+
+def plan_of(table: Table, asked: Asked) -> Plan:
+    """The plan for a table; refused where it would be a guess."""
+    limit = limit_of(asked.threshold)
+    user, item = pair_names(table, asked.user, asked.item)
+    pair = {"user": user, "item": item}
+    rule = _rule(table, asked, pair)
+    columns, taken = pair | rule.columns, {*pair.values(), *rule.columns.values()}
+    for role in ("count", "time", "propensity"):
+        given = getattr(asked, role)
+        if (name := named(table, role, given, needed=bool(given), taken=taken)) is not None:
+            columns[role] = name
+            taken.add(name)
+    refuse_twice(table, dict(columns))
+    by_rating = "rating" in rule.columns
+    return Plan(
+        columns,
+        limit=limit if by_rating else None,
+        assumed=by_rating and asked.threshold is None,
+        clicks=rule.clicks,
+        shown=rule.shown,
+        given=frozenset(role for role in columns if getattr(asked, role, None)),
+        notes=(*rule.notes, *_unused(table, asked, columns)),
+    )
+
+
+def _rule(table: Table, asked: Asked, pair: dict[str, str]) -> Plan:
+    """What tells clicks from other rows: a rating, a click column, an event column or nothing."""
+    by_rating = bool(asked.rating) or asked.threshold is not None
+    by_event = bool(asked.click) or bool(asked.event) or bool(asked.shown)
+    if by_rating and by_event:
+        raise InputError(
+            "rating= and threshold= exclude click=, shown= and event=: give one or the other"
+        )
+    taken = set(pair.values())
+    if by_rating:
+        rating = named(table, "rating", asked.rating or None, taken=taken)
+        return Plan({"rating": str(rating)})
+    event = named(table, "event", asked.event, needed=bool(asked.event), taken=taken)
+    if asked.click and not asked.event and asked.click in table.columns:
+        if asked.shown:
+            raise InputError(
+                f"shown= (--shown) names values of an event column, and {asked.click!r} is a "
+                "click column, whose zeros are the impressions: give event= (--event), or no shown="
+            )
+        return Plan({"click": str(asked.click)})
+    if asked.click or asked.shown:
+        return _by_event(table, asked, event)
+    if event is not None:
+        values = _distinct(table, event)
+        if len(values) > 1:
+            raise InputError(
+                f"{table.name}: column {event!r} holds {_listed(values)}; say which are clicks "
+                f"and which only say that the item was shown, such as {SEVERAL} "
+                f"(in Python click=, shown=), or --event '' to take every row"
+            )
+    if (click := named(table, "click", _text(asked.click), needed=False, taken=taken)) is not None:
+        return Plan({"click": click})
+    if event is not None:
+        (value,) = values
+        return Plan({"event": event}, notes=(f"{plain(event)} is always {plain(value, 40)}",))
+    rating = named(table, "rating", asked.rating, needed=False, taken=taken)
+    return Plan({} if rating is None else {"rating": rating})
+
+
+def _by_event(table: Table, asked: Asked, event: str | None) -> Plan:
+    clicks, shown = values_of(asked.click), values_of(asked.shown)
+    if not clicks:
+        raise InputError("shown= (--shown) needs click= (--click): which events are clicks?")
+    if event is None:
+        if len(clicks) == 1 and not shown:
+            raise no_column(table, "click", clicks[0])
+        near = plain(did_you_mean("event", table.columns), 200)
+        raise InputError(
+            f"{table.name} has no event column ({near}), whose values click= and shown= name: "
+            "name it with event= (--event)"
+        )
+    if both := set(clicks) & set(shown):
+        raise InputError(f"{min(both)!r} is named by click= and by shown=: give it once")
+    return Plan({"event": event}, clicks=clicks, shown=shown)
+
+
+def values_of(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Values of an event column: separated by commas, or one by one."""
+    parts = given.split(",") if isinstance(given, str) else [str(v) for v in given or ()]
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def other_events(table_name: str, plan: Plan, found: Counter[str]) -> str | None:
+    """The sentence about events that are neither clicks nor impressions, if there are any."""
+    others = Counter({v: n for v, n in found.items() if v not in (*plan.clicks, *plan.shown)})
+    if plan.clicks and not any(value in found for value in plan.clicks):
+        column = plan.columns["event"]
+        raise InputError(
+            f"{table_name}: no {plain(column)} is {_either(plan.clicks)}, which click= (--click) "
+            f"names; it holds {_listed(found)}"
+        )
+    if not plan.clicks or not others:
+        return None
+    return f"dropped {_listed(others)}, which neither click= nor shown= names"
+
+
+def _distinct(table: Table, event: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for part in table.parts():
+        found.update(tally(texts(part.take([event])[0])))
+    return found
+
+
+def tally(values: pl.Series) -> Counter[str]:
+    """How often each text comes."""
+    counted = values.value_counts(sort=True, name="\0")
+    return Counter(dict(zip(*counted.get_columns(), strict=True)))
+
+
+def _listed(values: Counter[str]) -> str:
+    """Values with how often each comes, the commonest first."""
+    most = [f"{plain(v, 40) or 'nothing'} ({n:,})" for v, n in values.most_common(FEW)]
+    more = f" and {len(values) - FEW:,} other values" if len(values) > FEW else ""
+    return ", ".join(most) + more
+
+
+def _either(values: tuple[str, ...]) -> str:
+    return " or ".join(plain(value, 40) for value in values)
+
+
+def _text(given: object) -> str | None:
+    return given if isinstance(given, str) else None
+
+
+def _unused(table: Table, asked: Asked, columns: dict[str, str]) -> tuple[str, ...]:
+    """Columns that might have told clicks from other rows, and did not."""
+    found = [
+        named(table, role, None, needed=False, taken=set(columns.values()))
+        for role in RULES
+        if role not in columns and getattr(asked, role) is None
+    ]
+    return tuple(f"{plain(name)} is not used" for name in found if name is not None)

@@ -1,0 +1,67 @@
+"""Every command that reads a log takes the same words about it, and says how it was read."""
+
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from unexposed.cli import COMMANDS
+from unexposed.cli.tune import log_called
+
+WORDS = {"click", "shown", "event", "count", "time", "propensity"}
+READING = ["fit", "compare", "tune", "criterion", "update", "recommend"]
+EVENTS = "user,item,event,ts\n" + "".join(
+    f"u{u},i{(u * k) % 7},{event},2024-01-0{k}\n"
+    for u in range(12)
+    for k in (1, 2, 3)
+    for event in ("view", "buy", "cart")[: 1 + k % 3]
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_commands_that_read_a_log_take_every_word_and_others_take_none(command):
+    taken = set(signature(command).parameters) & WORDS
+    assert taken == (WORDS if command.__name__ in READING else set())
+
+
+def test_an_event_log_is_refused_until_its_clicks_are_named(run, done):
+    Path("events.csv").write_text(EVENTS)
+    code, _, err = run("fit events.csv --method popularity --out out")
+    assert code == 2
+    assert err.startswith("error: events.csv: column 'event' holds view (36), buy (24), cart (12);")
+    _, err = done("fit events.csv --method popularity --out out --click buy --shown view")
+    said, *_ = err.splitlines()
+    assert said == (
+        "events.csv: user = user, item = item, event = event, time = ts; a click is event = buy, "
+        "an impression event = view; 72 rows: 24 clicks on 22 pairs, 36 impressions, 12 dropped; "
+        "ts is in dates, 2024-01-01 … 2024-01-02; dropped cart (12), which neither click= nor "
+        "shown= names"
+    )
+    assert "Warning" not in err
+
+
+def test_the_zeros_of_a_click_column_are_no_clicks(done):
+    rows = "".join(f"u{u},i{i},{int((u + i) % 3 == 0)}\n" for u in range(6) for i in range(5))
+    Path("clicked.csv").write_text("user_id,item_id,clicked\n" + rows)
+    _, err = done("fit clicked.csv --method popularity --out out")
+    assert "30 rows: 10 clicks, 20 impressions\n10 clicks by 6 users on 5 items" in err
+
+
+@pytest.mark.parametrize(
+    ("train", "called"),
+    [
+        ("past/orders.csv", "orders"),
+        ("log/*.parquet", "log"),
+        ("part-*.parquet", "part"),
+        ("-", "log"),
+        ("postgresql://me:secret@host/shop?host=/tmp", "shop"),
+    ],
+)
+def test_study_files_are_called_by_their_log(train, called):
+    assert log_called(train) == called
+
+
+def test_an_empty_word_says_that_there_is_no_such_column(done):
+    Path("events.csv").write_text(EVENTS)
+    _, err = done("fit events.csv --method popularity --out out --event", "")
+    assert "every row is a click; 72 rows: 72 clicks on 32 pairs" in err

@@ -1,0 +1,300 @@
+"""What the rows of a log become: clicks, impressions or nothing, and a line that says so."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.read import read_judged, read_log
+from unexposed.errors import InputError, LogWarning
+
+SHOP = {"user": ["ada", "ada", "bob", "bob"], "item": ["x", "y", "x", "x"]}
+
+
+def log(source: Any, **given: Any) -> Clicks:
+    return read_log(source, say=lambda _: None, **given)
+
+
+def refusal(source: Any, **given: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        log(source, **given)
+    return str(caught.value)
+
+
+def clicked(clicks: Clicks) -> dict[tuple[str, str], int]:
+    """Raw user and item → count."""
+    pairs = zip(clicks.users, clicks.items, clicks.counts, strict=True)
+    return {(clicks.user_ids.values[u], clicks.item_ids.values[i]): int(n) for u, i, n in pairs}
+
+
+def shown(clicks: Clicks) -> dict[tuple[str, str], tuple[int, int]]:
+    """Raw user and item → how often shown, and clicked."""
+    seen = clicks.shown
+    assert seen is not None
+    rows = zip(seen.users, seen.items, seen.shown, seen.clicked, strict=True)
+    return {
+        (clicks.user_ids.values[u], clicks.item_ids.values[i]): (int(s), int(c))
+        for u, i, s, c in rows
+    }
+
+
+# Click columns
+
+
+@pytest.mark.parametrize("name", ["click", "Clicked", "is_click", "label"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 0, 0, 1],
+        [True, False, False, True],
+        ["true", "false", "False", "TRUE"],
+        [1.0, 0.0, 0, 1],
+    ],
+    ids=["integers", "booleans", "words", "floats"],
+)
+def test_the_ones_of_a_click_column_are_clicks_and_its_zeros_impressions(name, values):
+    clicks = log(SHOP | {name: values})
+    assert clicked(clicks) == {("ada", "x"): 1, ("bob", "x"): 1}
+    assert shown(clicks) == {("ada", "x"): (1, 1), ("ada", "y"): (1, 0), ("bob", "x"): (2, 1)}
+    assert str(clicks.read) == (
+        f"the frame: user = user, item = item, click = {name}; a click is {name} = 1, "
+        "every other row an impression; 4 rows: 2 clicks, 2 impressions"
+    )
+
+
+def test_a_click_column_of_ones_alone_says_nothing_of_what_was_shown():
+    assert log(SHOP | {"click": [1] * 4}).shown is None
+
+
+def test_any_column_can_be_named_the_click_column_or_none():
+    bought = SHOP | {"bought": [0, 1, 0, 0]}
+    assert clicked(log(bought, click="bought")) == {("ada", "y"): 1}
+    assert clicked(log(bought)) == {("ada", "x"): 1, ("ada", "y"): 1, ("bob", "x"): 2}
+    assert len(log(SHOP | {"label": [0, 7, 0, 0]}, click="")) == 3
+
+
+def test_a_click_column_of_other_values_is_refused_with_the_cure():
+    said = refusal(SHOP | {"label": [0, 1, 2, 0]})
+    assert said.startswith("the frame, row 2: the label '2' is not 0 or 1; ")
+    for cure in ("rating='label' (--rating)", "count='label' (--count)", "click='' (--click '')"):
+        assert cure in said
+
+
+def test_a_click_column_goes_before_a_rating_column_and_the_line_says_so():
+    clicks = log(SHOP | {"rating": [5, 1, 1, 1], "clicked": [0, 1, 0, 0]})
+    assert clicked(clicks) == {("ada", "y"): 1}
+    assert "rating is not used" in str(clicks.read)
+    assert clicked(log(SHOP | {"rating": [5, 1, 1, 1], "clicked": [0, 1, 0, 0]}, threshold=4)) == {
+        ("ada", "x"): 1
+    }
+
+
+# Event columns
+
+EVENTS = SHOP | {"event": ["view", "purchase", "impression", "view"]}
+
+
+def test_an_event_column_is_not_guessed_at():
+    said = refusal(EVENTS)
+    assert "column 'event' holds view (2), " in said
+    assert "purchase (1)" in said
+    assert "--click purchase --shown view,impression" in said
+    assert "--click" in refusal(EVENTS, event="event")
+    assert "--click" in refusal(EVENTS | {"clicked": [1, 0, 0, 0]})
+
+
+def test_the_events_named_are_clicks_and_impressions():
+    for given in ({"shown": "view, impression"}, {"shown": ["view", "impression"]}):
+        clicks = log(EVENTS, click="purchase", **given)
+        assert clicked(clicks) == {("ada", "y"): 1}
+        assert shown(clicks) == {("ada", "x"): (1, 0), ("ada", "y"): (1, 1), ("bob", "x"): (2, 0)}
+        assert clicks.read is not None
+        assert clicks.read.rule == (
+            "a click is event = purchase, an impression event = view or impression"
+        )
+        assert (clicks.read.clicks, clicks.read.shown, clicks.read.dropped) == (1, 3, 0)
+        assert clicks.read.doubts == ()
+
+
+def test_a_pair_is_shown_as_often_as_its_views_or_its_clicks_say():
+    rows = [("a", "x", e) for e in ("view", "view", "buy")]
+    rows += [("b", "y", e) for e in ("view", "buy", "buy")]
+    frame = pl.DataFrame(rows, schema=["user", "item", "event"], orient="row")
+    assert shown(log(frame, click="buy", shown="view")) == {
+        ("a", "x"): (2, 1),
+        ("b", "y"): (2, 2),
+    }
+
+
+def test_events_that_nobody_names_are_dropped_with_their_ids_and_said():
+    rows = EVENTS["user"], EVENTS["item"], EVENTS["event"]
+    searched = {
+        name: [*column, more]
+        for name, column, more in zip(
+            ("user", "item", "event"), rows, ("cy", None, "search"), strict=True
+        )
+    }
+    with pytest.warns(LogWarning, match=r"dropped view \(2\), impression \(1\), search \(1\)"):
+        clicks = read_log(searched, click="purchase", any_size=True)
+    assert clicks.read is not None
+    assert (clicks.read.rows, clicks.read.clicks, clicks.read.dropped) == (5, 1, 4)
+    assert clicks.shown is None
+    assert clicks.user_ids.values.tolist() == ["ada"]
+    said = refusal(searched, click="search", shown="view")
+    assert "the frame, row 4: the id in column 'item' is missing" in said
+
+
+def test_one_event_needs_no_word_and_an_event_that_never_comes_is_refused():
+    clicks = log(SHOP | {"event": ["buy"] * 4})
+    assert len(clicks) == 3
+    assert "event is always buy" in str(clicks.read)
+    assert "no event is bought" in refusal(EVENTS, click="bought")
+    assert "holds view (2)" in refusal(EVENTS, click="bought")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"shown": "view"}, "needs click="),
+        ({"click": "view", "shown": "view"}, "'view' is named by click= and by shown="),
+        ({"click": "purchase", "rating": "item"}, "rating= and threshold= exclude click="),
+        ({"click": "item", "shown": "view"}, "names values of an event column"),
+        ({"click": "purchase", "event": "evnt"}, "did you mean 'event'?"),
+        ({"click": "purchase", "count": "item", "time": "item"}, "both name 'item'"),
+    ],
+)
+def test_words_that_exclude_each_other_are_refused(given, told):
+    assert told in refusal(EVENTS, **given)
+
+
+def test_values_without_an_event_column_are_refused():
+    assert "has no column 'purchase'" in refusal(SHOP, click="purchase")
+    assert "has no event column" in refusal(SHOP, click="purchase", shown="view")
+
+
+# Counts
+
+
+@pytest.mark.parametrize("name", ["plays", "quantity", "count", "n"])
+def test_counts_are_kept_and_those_of_repeated_rows_added_up(name):
+    clicks = log(SHOP | {name: [3, 1, 2, 5]})
+    assert clicked(clicks) == {("ada", "x"): 3, ("ada", "y"): 1, ("bob", "x"): 7}
+    assert f"count = {name}" in str(clicks.read)
+    assert "4 clicks on 3 pairs" in str(clicks.read)
+    assert clicked(log(SHOP | {name: [3, 1, 2, 5]}, count="")) == clicked(log(SHOP))
+
+
+@pytest.mark.parametrize("value", [1.5, -1, None, "many", 2**31, float("nan")])
+def test_a_count_that_is_no_whole_number_is_refused(value):
+    said = refusal(SHOP | {"plays": [3, 1, value, 5]})
+    assert "row 2: the plays '" in said
+    assert "is not a whole number of 0 to 2,147,483,647" in said
+
+
+def test_a_count_of_zero_is_no_click_and_said():
+    with pytest.warns(LogWarning, match="dropped 1 rows whose plays is 0"):
+        clicks = read_log(SHOP | {"plays": [3, 0, 2, 5]})
+    assert clicked(clicks) == {("ada", "x"): 3, ("bob", "x"): 7}
+    assert len(clicks.item_ids) == 2  # also without a click
+
+
+def test_counts_add_up_to_an_int32_or_are_refused():
+    said = refusal(SHOP | {"n": [1, 1, 2**31 - 1, 2]})
+    assert "clicked 2147483649 times" in said
+
+
+def test_an_impression_without_a_count_is_one():
+    clicks = log(EVENTS | {"quantity": [None, 3, 0, 4]}, click="purchase", shown="view,impression")
+    assert shown(clicks) == {("ada", "x"): (1, 0), ("ada", "y"): (3, 3), ("bob", "x"): (5, 0)}
+
+
+# Propensities
+
+
+def test_logged_propensities_go_with_the_impressions():
+    rows = SHOP | {"clicked": [1, 0, 0, 1], "propensity": [0.5, 0.25, 0.2, 0.4]}
+    seen = log(rows).shown
+    assert seen is not None
+    assert seen.propensity is not None
+    assert seen.propensity.tolist() == pytest.approx([0.5, 0.25, 0.3])  # the mean over rows
+    of_clicks = log(SHOP | {"p": [0.5, 0.25, 0.2, 0.4]}, propensity="p")
+    assert shown(of_clicks)["bob", "x"] == (2, 2)
+
+
+@pytest.mark.parametrize("value", [0, 1.01, -0.1, None, float("nan")])
+def test_a_chance_outside_0_to_1_is_refused(value):
+    said = refusal(SHOP | {"propensity": [0.5, value, 0.5, 0.5]})
+    assert "row 1: the propensity '" in said
+    assert "is not a chance above 0 and at most 1" in said
+    assert len(log(SHOP | {"propensity": [0.5, value, 0.5, 0.5]}, propensity="")) == 3
+
+
+# Times
+
+
+def test_times_are_those_of_the_last_click_of_a_pair():
+    clicks = log(SHOP | {"timestamp": [1_700_000_000, 5, 1_700_000_009, 1_700_000_003]})
+    assert clicks.times is not None
+    assert clicks.times.tolist() == [1_700_000_000, 5, 1_700_000_009]
+    assert "timestamp is in seconds, 1970-01-01 … 2023-11-14" in str(clicks.read)
+
+
+def test_only_clicks_need_a_time():
+    clicks = log(SHOP | {"clicked": [1, 0, 0, 1], "ts": ["2024-01-01", "", "?", "2024-01-02"]})
+    assert clicks.times is not None
+    assert np.diff(clicks.times).tolist() == [86_400]
+
+
+def test_a_column_that_only_sounds_like_times_is_left_out_and_a_given_one_refused():
+    odd = SHOP | {"time": ["noon", "2024-01-01", "", ""]}
+    clicks = log(odd)
+    assert clicks.times is None
+    assert "time is not used: in row 0, the time 'noon' is not a time: seconds," in str(clicks.read)
+    assert "time = time" not in str(clicks.read)
+    assert "the frame, row 0: the time 'noon' is not a time" in refusal(odd, time="time")
+
+
+# What is said
+
+
+def test_an_assumed_threshold_is_warned_of_and_a_given_one_is_not():
+    rated = SHOP | {"rating": [5, 3, 4, 1]}
+    with pytest.warns(LogWarning, match=r"threshold 4 is assumed: give threshold="):
+        clicks = read_log(rated)
+    assert clicks.read is not None
+    assert clicks.read.dropped == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_log(rated, threshold=4)) == 2
+        assert len(read_log(rated, rating="")) == 3
+
+
+def test_an_assumed_threshold_of_ratings_beyond_five_stars_says_how_far_they_go():
+    with pytest.warns(LogWarning, match="threshold 4 is assumed, though ratings go up to 10"):
+        read_log(SHOP | {"rating": [10, 3, 4, 1]})
+
+
+def test_who_listens_is_told_in_one_line_and_not_warned(tmp_path):
+    path, said = tmp_path / "log.csv", list[str]()
+    pl.DataFrame(EVENTS).write_csv(path)
+    clicks = read_log(path, click="purchase", any_size=True, say=said.append)
+    assert said == [str(clicks.read)]
+    assert said[0].endswith(
+        "dropped view (2), impression (1), which neither click= nor shown= names"
+    )
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(LogWarning) as caught:
+        read_log(SHOP | {"stars": [5, 1, 1, 5]})
+    assert Path(caught[0].filename) == Path(__file__)
+
+
+def test_an_assumed_threshold_of_judged_pairs_is_warned_of_too():
+    trained = log(SHOP)
+    with pytest.warns(LogWarning, match="relevant is rating ≥ 4, which is assumed"):
+        read_judged(SHOP | {"rating": [5, 3, 4, 1]}, trained)
