@@ -8,11 +8,11 @@ class InputError(ValueError):
     """A mistake in the input; its text is shown to the user unchanged."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest known one, or all of them."""
     known = list(known)
     by_folded = {k.lower().replace("_", ""): k for k in known}
-    near = get_close_matches(name.lower().replace("_", ""), by_folded, n=1, cutoff=0.5)
+    near = get_close_matches(str(name).lower().replace("_", ""), by_folded, n=1, cutoff=0.5)
     if near:
         return f"did you mean {by_folded[near[0]]!r}?"
     return f"there is {', '.join(repr(k) for k in known) or 'none'}"

@@ -29,3 +29,6 @@ class Side:
 
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}
+
+    def __repr__(self) -> str:
+        return f"Side({', '.join(sorted(self.given())) or 'nothing'})"
