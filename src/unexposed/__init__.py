@@ -4,7 +4,9 @@ Names are loaded when first used, so that importing the package or asking the co
 does not wait for torch and polars.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from unexposed.version import __version__
@@ -18,7 +20,14 @@ _HOME = {
     "Traffic": "data.shown",
     "InputError": "errors",
     "PROTOCOLS": "evaluation.protocols",
-    "evaluate": "evaluation.protocols",
+    "Evaluation": "front.evaluate",
+    "evaluate": "front.evaluate",
+    "Comparison": "evaluation.compare",
+    "compare": "front.compare",
+    "Study": "front.tune",
+    "tune": "front.tune",
+    "Page": "front.report",
+    "report": "front.report",
     "export_model": "model.export",
     "DATASETS": "data.datasets",
     "METHODS": "methods",
@@ -45,7 +54,12 @@ if TYPE_CHECKING:
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.errors import InputError
-    from unexposed.evaluation.protocols import PROTOCOLS, evaluate
+    from unexposed.evaluation.compare import Comparison
+    from unexposed.evaluation.protocols import PROTOCOLS
+    from unexposed.front.compare import compare
+    from unexposed.front.evaluate import Evaluation, evaluate
+    from unexposed.front.report import Page, report
+    from unexposed.front.tune import Study, tune
     from unexposed.methods import METHODS, load, make
     from unexposed.model.export import export_model
     from unexposed.model.filters import Rules
@@ -64,3 +78,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Face(ModuleType):
+    """The package, in which a function comes before a room of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # importing the room `report` would put its module in place of the function
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
 
 
 class InputError(ValueError):
@@ -22,3 +24,10 @@ def plain(text: object, limit: int = 1000) -> str:
     """Text on one line, control characters escaped, shortened to a limit."""
     whole = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return whole if len(whole) <= limit else whole[: limit - 1] + "…"
+
+
+def as_path(given: str | PathLike[str], what: str) -> Path:
+    """A path from what the caller gave for it."""
+    if not isinstance(given, str | PathLike):
+        raise InputError(f"give the path of {what}, got {type(given).__name__}")
+    return Path(given)

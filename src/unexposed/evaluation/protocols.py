@@ -78,9 +78,11 @@ PROTOCOLS = {
 }
 
 
-def protocol(name: str) -> Protocol:
-    """Look up a protocol by name."""
-    if name not in PROTOCOLS:
+def protocol(name: str | Protocol) -> Protocol:
+    """Look up a protocol by name; a protocol is taken as it is."""
+    if isinstance(name, Protocol):
+        return name
+    if not isinstance(name, str) or name not in PROTOCOLS:
         raise InputError(f"no protocol {name!r}; {did_you_mean(name, PROTOCOLS)}")
     return PROTOCOLS[name]
 
@@ -118,7 +120,13 @@ def _apply(ranking: Ranking, by: Protocol) -> dict[str, NDArray[np.float64]]:
 
 def describe(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
     """Evaluate as plain data: every metric, overall and by popularity, and the lists."""
-    evaluation = evaluate(model, judged, by)
+    return described(evaluate(model, judged, by), model, judged, by)
+
+
+def described(
+    evaluation: Evaluation, model: Model, judged: Judgements, by: Protocol
+) -> dict[str, Any]:
+    """What `describe` gives of an evaluation that is made already."""
     return {
         "protocol": by.name,
         "method": model.method.name,

@@ -13,7 +13,7 @@ from unexposed.cards import Card, Curve, Shown
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
-from unexposed.errors import InputError
+from unexposed.errors import InputError, as_path
 from unexposed.model import fold_in, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
@@ -134,7 +134,7 @@ class Model(Shown):
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
-            return write_tables(tables, Path(path))
+            return write_tables(tables, as_path(path, "the file to write"))
 
     def top(
         self, users: Indices, k: int, *, hide_clicked: bool = True
@@ -185,7 +185,7 @@ class Model(Shown):
 
     def save(self, folder: str | Path) -> None:
         """Write the model atomically, as a folder of safetensors and JSON."""
-        save.save(self, Path(folder))
+        save.save(self, as_path(folder, "the folder to save the model in"))
         if self.checkpoint is not None:
             remove(self.checkpoint)
 

@@ -71,8 +71,6 @@ class Server:
 
     @staticmethod
     def of(model: "Model", rules: Rules, *, whole: "Model | None" = None) -> "Server":
-        if not isinstance(rules, Rules):
-            raise InputError(f"rules must be Rules, got {type(rules).__name__}")
         if rules.minimum_exposure > 0 and not model.has_exposure:
             name = model.method.name
             raise InputError(f"{name} has no exposure model, so it cannot apply minimum_exposure")
@@ -171,6 +169,8 @@ def recommend(
     `whole` is the model that decides what is popular, if this one holds only some users.
     """
     check_k(k, model.clicks.n_items)
+    if not isinstance(rules, Rules):
+        raise InputError(f"rules must be Rules, got {type(rules).__name__}")
     ids, rows = _rows(model, users, rules.unknown)
     server = Server.of(model, rules, whole=whole)
     pairs = None

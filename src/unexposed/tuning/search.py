@@ -79,7 +79,7 @@ def tune(
     if not searched:
         raise InputError(f"{method.name} has no setting to tune")
     for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
-        if number < 1:
+        if not isinstance(number, int) or number < 1:
             raise InputError(f"{what} must be at least 1, got {number}")
     journal = folder.absolute() / f"{name}.journal"
     task = {
