@@ -24,6 +24,7 @@ _HOME = {
     "evaluate": "front.evaluate",
     "Comparison": "evaluation.compare",
     "compare": "front.compare",
+    "Estimator": "front.estimator",
     "Study": "front.tune",
     "tune": "front.tune",
     "Page": "front.report",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from unexposed.evaluation.compare import Comparison
     from unexposed.evaluation.protocols import PROTOCOLS
     from unexposed.front.compare import compare
+    from unexposed.front.estimator import Estimator
     from unexposed.front.evaluate import Evaluation, evaluate
     from unexposed.front.report import Page, report
     from unexposed.front.tune import Study, tune
