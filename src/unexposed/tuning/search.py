@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -416,6 +417,9 @@ def _print(line: str) -> None:
 
 
 def _optuna() -> Any:
-    optuna = optional("optuna", extra="tune")
+    with warnings.catch_warnings():
+        # in a notebook its import asks for widgets, which we do not use
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        optuna = optional("optuna", extra="tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
