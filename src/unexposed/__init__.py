@@ -4,7 +4,9 @@ Names are loaded when first used, so that importing the package or asking the co
 does not wait for torch and polars.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from unexposed.version import __version__
@@ -20,8 +22,16 @@ _HOME = {
     "InputError": "errors",
     "LogWarning": "errors",
     "PROTOCOLS": "evaluation.protocols",
-    "evaluate": "evaluation.protocols",
     "describe": "evaluation.describe",
+    "Evaluation": "front.evaluate",
+    "evaluate": "front.evaluate",
+    "Comparison": "evaluation.compare",
+    "compare": "front.compare",
+    "Estimator": "front.estimator",
+    "Study": "front.tune",
+    "tune": "front.tune",
+    "Page": "front.report",
+    "report": "front.report",
     "export_model": "model.export",
     "DATASETS": "data.datasets",
     "METHODS": "methods",
@@ -53,8 +63,14 @@ if TYPE_CHECKING:
     from unexposed.data.simulate import world
     from unexposed.data.split import split
     from unexposed.errors import InputError, LogWarning
+    from unexposed.evaluation.compare import Comparison
     from unexposed.evaluation.describe import describe
-    from unexposed.evaluation.protocols import PROTOCOLS, evaluate
+    from unexposed.evaluation.protocols import PROTOCOLS
+    from unexposed.front.compare import compare
+    from unexposed.front.estimator import Estimator
+    from unexposed.front.evaluate import Evaluation, evaluate
+    from unexposed.front.report import Page, report
+    from unexposed.front.tune import Study, tune
     from unexposed.methods import METHODS, load, make
     from unexposed.model.export import export_model
     from unexposed.model.filters import Rules
@@ -73,3 +89,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Face(ModuleType):
+    """The package, in which a function comes before a room of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # importing the room `report` would put its module in place of the function
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

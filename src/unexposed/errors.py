@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
 
 
 class InputError(ValueError):
@@ -12,11 +14,11 @@ class LogWarning(UserWarning):
     """Rows of a log were dropped, or a threshold was assumed."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest known one, or all of them."""
     known = list(known)
     by_folded = {k.lower().replace("_", ""): k for k in known}
-    near = get_close_matches(name.lower().replace("_", ""), by_folded, n=1, cutoff=0.5)
+    near = get_close_matches(str(name).lower().replace("_", ""), by_folded, n=1, cutoff=0.5)
     if near:
         return f"did you mean {by_folded[near[0]]!r}?"
     return f"there is {', '.join(repr(k) for k in known) or 'none'}"
@@ -26,3 +28,10 @@ def plain(text: object, limit: int = 1000) -> str:
     """Text on one line, control characters escaped, shortened to a limit."""
     whole = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return whole if len(whole) <= limit else whole[: limit - 1] + "…"
+
+
+def as_path(given: str | PathLike[str], what: str) -> Path:
+    """A path from what the caller gave for it."""
+    if not isinstance(given, str | PathLike):
+        raise InputError(f"give the path of {what}, got {type(given).__name__}")
+    return Path(given)

@@ -131,6 +131,12 @@ def values(settings: object) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in known(type(settings))}
 
 
+def changed(settings: object) -> dict[str, Any]:
+    """The settings that differ from their defaults."""
+    cls = type(settings)
+    return {name: value for name, value in values(settings).items() if value != default(cls, name)}
+
+
 def before(cls: type, name: str) -> Any:
     """The value used by a training that is older than this setting."""
     return known(cls)[name].metadata.get("before")

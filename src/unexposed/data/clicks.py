@@ -8,7 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unexposed.cards import Card, Curve, Shown
+from unexposed.data import glance
+from unexposed.data.frames import Library, as_frame
 from unexposed.data.ids import Ids as Ids
+from unexposed.data.ids import column
 from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
@@ -66,7 +70,7 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False)
-class Clicks:
+class Clicks(Shown):
     """The clicked pairs, each once, ordered by user and item, with the number of its clicks.
 
     Any other pair is unknown, never shown, or shown and not liked, unless the log also has
@@ -166,6 +170,39 @@ class Clicks:
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return glance.line(self, "click")
+
+    def card(self) -> Card:
+        """Sizes, the clicks of each item, and the first rows."""
+        log = self.checked()
+        counts = np.sort(log.item_counts)[::-1]
+        columns: dict[str, NDArray[Any]] = {"clicks": log.counts}
+        facts: dict[str, Any] = {}
+        if log.times is not None and len(log):
+            columns["time"] = log.times.astype("datetime64[s]")
+            facts["time"] = f"{columns['time'].min()} … {columns['time'].max()}"
+        if log.shown is not None:
+            facts["impressions"] = len(log.shown)
+        if log.read is not None:
+            facts["read"] = log.read
+        curve = Curve("clicks of each item, the most clicked first", counts.tolist())
+        return glance.card(log, "click", columns, facts=facts, curves=[curve])
+
+    def frame(self, library: Library = "polars") -> Any:
+        """The clicks as a frame of raw ids: user, item, clicks, and time if it is known."""
+        import polars as pl
+
+        log = self.checked()
+        columns = {
+            "user": column(log.user_ids.values[log.users]),
+            "item": column(log.item_ids.values[log.items]),
+            "clicks": pl.Series(log.counts),
+        }
+        if log.times is not None:
+            columns["time"] = pl.Series(log.times.astype("datetime64[s]").astype("datetime64[ms]"))
+        return as_frame(pl.DataFrame(columns), library)
+
     @property
     def n_users(self) -> int:
         return len(self.user_ids)
@@ -247,8 +284,17 @@ class Clicks:
         )
 
 
+def check_clicks(given: object, *, of: str) -> None:
+    """Refuse anything but clicks as the input of a method or a model."""
+    if not isinstance(given, Clicks):
+        raise InputError(
+            f"{of} learns from Clicks, got {type(given).__name__}: "
+            "read_log makes them from a file or a frame"
+        )
+
+
 @dataclass(frozen=True, eq=False)
-class Judgements:
+class Judgements(Shown):
     """Pairs whose relevance is known because their exposure was: the test labels."""
 
     users: Indices
@@ -293,6 +339,14 @@ class Judgements:
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return glance.line(self, "judgement")
+
+    def card(self) -> Card:
+        """Sizes, the share of relevant pairs, and the first rows."""
+        facts = {"relevant": f"{self.relevant.mean():.1%}"} if len(self) else {}
+        return glance.card(self, "judgement", {"relevant": self.relevant}, facts=facts)
+
     def pick(self, chosen: NDArray[Any]) -> "Judgements":
         """The judgements at these positions (a mask, or ascending indices)."""
         return replace(
@@ -301,7 +355,7 @@ class Judgements:
 
 
 @dataclass(frozen=True, eq=False)
-class Ratings:
+class Ratings(Shown):
     """Ratings of distinct pairs, before a threshold makes clicks of them.
 
     Values are stars, or else have a `threshold` of their own, which comes before any other. Where
@@ -332,6 +386,15 @@ class Ratings:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def __repr__(self) -> str:
+        return glance.line(self, "rating")
+
+    def card(self) -> Card:
+        """Sizes, the range of the ratings, and the first rows."""
+        facts = {"from": self.values.min(), "to": self.values.max()} if len(self) else {}
+        facts = {name: f"{value:g}" for name, value in facts.items()}
+        return glance.card(self, "rating", {"rating": self.values}, facts=facts)
 
     def liked(self, *, threshold: float) -> NDArray[np.bool_]:
         """Whether each pair is rated at least the threshold, or the ratings' own."""
@@ -379,7 +442,7 @@ class Ratings:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Split(Shown):
     """Clicks to train on, clicks that choose epoch and settings, and judgements for the test."""
 
     train: Clicks
@@ -392,3 +455,8 @@ class Split:
                 raise InputError("the parts of a split must know the same users and items")
         if self.train.contain(self.held_out.users, self.held_out.items).any():
             raise InputError("held-out clicks must not be among the training clicks")
+
+    def card(self) -> Card:
+        """A line on each part."""
+        parts = {name: getattr(self, name) for name in ("train", "held_out", "judged")}
+        return Card("Split", {name: repr(part) for name, part in parts.items()})

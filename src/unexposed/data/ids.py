@@ -148,6 +148,10 @@ class Ids:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        first = ", ".join(repr(raw) for raw in self.values[:3].tolist())
+        return f"Ids({len(self):,}: {first}{', …' if len(self) > 3 else ''})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ids) and (
             self is other or bool(np.array_equal(np.asarray(self.values), np.asarray(other.values)))

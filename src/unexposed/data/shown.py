@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.cards import Card, Shown
+from unexposed.data import glance
 from unexposed.data.ids import Ids
 from unexposed.data.pairs import Indices, among, check_inside, check_pairs, pair_keys, pairs_of
 from unexposed.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Impressions:
+class Impressions(Shown):
     """The shown pairs, each once, ordered by user and item: how often shown, how often clicked.
 
     `propensity` is the logged chance that the pair was shown, where the log has it.
@@ -82,6 +84,17 @@ class Impressions:
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return glance.line(self, "shown pair")
+
+    def card(self) -> Card:
+        """Sizes, how often a showing was clicked, and the first rows."""
+        columns = {"shown": self.shown, "clicked": self.clicked}
+        if self.propensity is not None:
+            columns["propensity"] = self.propensity.astype(np.float64)
+        facts = {"showings": int(self.shown.sum()), "clicked": int(self.clicked.sum())}
+        return glance.card(self, "shown pair", columns, facts=facts)
+
     @property
     def n_users(self) -> int:
         return len(self.user_ids)
@@ -112,7 +125,7 @@ class Impressions:
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class Traffic(Shown):
     """Pairs shown at random, and whether each was relevant: labels that training may use."""
 
     users: Indices
@@ -129,6 +142,14 @@ class Traffic:
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return glance.line(self, "pair")
+
+    def card(self) -> Card:
+        """Sizes, the share of relevant pairs, and the first rows."""
+        facts = {"relevant": f"{self.relevant.mean():.1%}"} if len(self) else {}
+        return glance.card(self, "pair", {"relevant": self.relevant}, facts=facts)
+
     @cached_property
     def keys(self) -> NDArray[np.int64]:
         """The pairs as sorted numbers, for membership by binary search."""
@@ -141,7 +162,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownExposure:
+class KnownExposure(Shown):
     """Pairs drawn at random, and whether each user had met the item before."""
 
     users: Indices
@@ -157,3 +178,11 @@ class KnownExposure:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def __repr__(self) -> str:
+        return glance.line(self, "pair")
+
+    def card(self) -> Card:
+        """Sizes, the share of exposed pairs, and the first rows."""
+        facts = {"exposed": f"{self.exposed.mean():.1%}"} if len(self) else {}
+        return glance.card(self, "pair", {"exposed": self.exposed}, facts=facts)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.ids import Ids
 from unexposed.data.showings import Block, Lots, Showings, draw_showings
@@ -48,7 +49,7 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class World(Shown):
     """The chance that each item is shown to each user, and that the user would like it.
 
     m = σ(exposure score)^power,  γ = σ(relevance score, kept within its range).
@@ -68,6 +69,16 @@ class World:
     def __post_init__(self) -> None:
         if not 0 < self.attention <= 1:
             raise InputError(f"attention must lie in (0, 1], got {self.attention}")
+
+    def __repr__(self) -> str:
+        return f"World({self.n_users:,} users, {self.n_items:,} items)"
+
+    def card(self) -> Card:
+        """Sizes, and exposure and relevance on average over the first users."""
+        truth = self.truth(np.arange(min(self.n_users, 100)))
+        means = {name: float(values.mean()) for name, values in truth._asdict().items()}
+        facts = {f"mean {name}": mean for name, mean in means.items()}
+        return Card(f"World: {self.n_users:,} users, {self.n_items:,} items", facts)
 
     @property
     def n_users(self) -> int:

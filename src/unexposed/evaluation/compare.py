@@ -3,14 +3,18 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import settings as checks
+from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.frames import Library, as_frame
 from unexposed.data.split import split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
@@ -37,7 +41,7 @@ class Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Shown):
     """The results of all methods under one protocol."""
 
     protocol: Protocol
@@ -63,6 +67,56 @@ class Comparison:
         if not rated:
             return {}
         return dissent(rated, max(rated, key=lambda label: rated[label][criterion][0]))
+
+    def frame(self, library: Library = "polars") -> Any:
+        """A row for each method and metric, with its 95 % interval over users.
+
+        `p_holm` tests the difference to the best method, paired over users, Holm-corrected.
+        """
+        rows = [
+            {
+                "method": result["method"],
+                "metric": metric,
+                **{name: found[name] for name in ("mean", "sd")},
+                **dict(zip(("low", "high"), found["ci95"], strict=True)),
+                **{name: found[name] for name in ("below_best", "p_holm")},
+            }
+            for result in self._document["results"]
+            for metric, found in result["metrics"].items()
+        ]
+        return as_frame(pl.DataFrame(rows), library)
+
+    def __repr__(self) -> str:
+        return f"Comparison({self._line()})"
+
+    def card(self) -> Card:
+        """The methods by the first metric, the best first, and the others beside it."""
+        metrics = list(self.protocol.metrics)
+        rows = []
+        for result in sorted(
+            self._document["results"], key=lambda r: -r["metrics"][metrics[0]]["mean"]
+        ):
+            found = result["metrics"]
+            (low, high), p = found[metrics[0]]["ci95"], found[metrics[0]]["p_holm"]
+            others = [found[metric]["mean"] for metric in metrics[1:]]
+            best = found[metrics[0]]["below_best"] == 0
+            mean = found[metrics[0]]["mean"]
+            rows.append(
+                [result["method"], mean, f"{low:.4g} – {high:.4g}", None if best else p, *others]
+            )
+        heads = ["method", metrics[0], "95 % interval", "p to the best", *metrics[1:]]
+        note = "means over users and seeds; p by a sign-flip test over users, Holm-corrected"
+        return Card(f"Comparison: {self._line()}", {}, heads, rows, note=note)
+
+    def _line(self) -> str:
+        metric = next(iter(self.protocol.metrics))
+        best = max(self.results, key=lambda r: float(r.values[metric].mean()))
+        sizes = f"{len(self.results)} methods by {self.protocol.name}, {self.seeds} seeds"
+        return f"{sizes}, {self.users:,} users; best {metric}: {best.label}"
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return self.document()
 
     def document(self) -> dict[str, Any]:
         """Turn the comparison into plain data, for JSON."""
@@ -115,7 +169,7 @@ def compare(
     """
     if by.candidates == "logged":
         raise InputError(f"protocol {by.name!r} is for a model and a log: use evaluate")
-    if seeds < 1:
+    if not isinstance(seeds, int) or seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
     made = [splits(seed) for seed in range(seeds)]
     results: list[Result] = []

@@ -98,9 +98,11 @@ PROTOCOLS = {
 }
 
 
-def protocol(name: str) -> Protocol:
-    """Look up a protocol by name."""
-    if name not in PROTOCOLS:
+def protocol(name: str | Protocol) -> Protocol:
+    """Look up a protocol by name; a protocol is taken as it is."""
+    if isinstance(name, Protocol):
+        return name
+    if not isinstance(name, str) or name not in PROTOCOLS:
         raise InputError(f"no protocol {name!r}; {did_you_mean(name, PROTOCOLS)}")
     return PROTOCOLS[name]
 

@@ -1,7 +1,7 @@
 """One file a method; METHODS names them all."""
 
 import sys
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from unexposed.errors import InputError, did_you_mean
@@ -46,7 +46,7 @@ def make(name: str, **settings: Any) -> Recommender:
 
 def method(name: str) -> type[Recommender]:
     """The class of this name."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise InputError(f"no method {name!r}; {did_you_mean(name, METHODS)}")
     return METHODS[name]
 
@@ -57,7 +57,7 @@ def about(name: str) -> str:
     return text.partition("\n")[0].rstrip(".")
 
 
-def load(folder: str | Path, *, verify: bool = False) -> Model:
+def load(folder: str | PathLike[str], *, verify: bool = False) -> Model:
     """The model that was saved in this folder, mapped: it is read where it is used.
 
     With `verify` all of it is read now, compared with its checksums, and looked through.

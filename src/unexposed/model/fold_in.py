@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.compiled import CORES
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, check_clicks
 from unexposed.data.features import Features
 from unexposed.data.ids import Ids, joined, match
 from unexposed.engine.cpu.formulas import LOSS_CODES
@@ -70,6 +70,7 @@ def fold_in(
 
 def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
     """The clicks on known items, together with the users' earlier clicks."""
+    check_clicks(clicks, of=model.method.name)
     items = match(clicks.item_ids, model.item_ids)[clicks.items]
     known = items >= 0
     at = match(clicks.user_ids, model.user_ids)
@@ -90,7 +91,7 @@ def known_clicks(model: "Model", clicks: Clicks) -> Clicks:
     )
 
 
-def user_of(model: "Model", items: Sequence[Hashable]) -> "Model":
+def user_of(model: "Model", items: Sequence[Hashable] | Array) -> "Model":
     """A model of one user with these clicks."""
     found = model.item_ids.index(items)
     if not (found >= 0).any():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from unexposed import settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.errors import InputError
+from unexposed.errors import InputError, as_path
 from unexposed.files import archive
 from unexposed.files.archive import Arrays
 from unexposed.files.claims import check_facts
@@ -24,12 +25,12 @@ Make = Callable[..., Recommender]  # `methods.make`
 USUAL_SPLIT = f"random:{HELD_OUT_FRACTION}"
 
 
-def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
+def load(folder: str | PathLike[str], make: Make, *, verify: bool = False) -> Model:
     """The model saved in this folder, memory-mapped.
 
     `make` is `methods.make`. With `verify`, all of it is read now and checked.
     """
-    folder = Path(folder)
+    folder = as_path(folder, "the folder of a saved model")
     found = archive.read(MODEL, folder)
     about = found.about
     with archive.refusing(MODEL, folder / archive.ARRAYS):

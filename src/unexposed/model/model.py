@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
+from unexposed.cards import Card, Curve, Shown
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.data.encoding import Encoding
 from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
-from unexposed.errors import InputError
+from unexposed.errors import InputError, as_path
 from unexposed.model import fold_in, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
+from unexposed.settings import changed
 from unexposed.training.checkpoint import remove
 from unexposed.training.given import Parameters, Side
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Shown):
     """A fitted method, addressed by raw ids."""
 
     method: "Recommender"
@@ -38,6 +40,35 @@ class Model:
     facts: dict[str, Any]
     checkpoint: Path | None = None  # of its training; not needed once the model is saved
     verify: Callable[[], None] = lambda: None  # checks memory-mapped arrays against their checksums
+
+    def __repr__(self) -> str:
+        return f"Model({self._line()})"
+
+    def _line(self) -> str:
+        log = self.clicks
+        sizes = f"{log.n_users:,} users, {log.n_items:,} items, {len(log):,} clicks"
+        epoch = self.facts.get("best_epoch")
+        chosen = f", epoch {epoch} of {self.facts.get('epochs_run')}" if epoch else ""
+        return f"{self.method.name}: {sizes}{chosen}"
+
+    def card(self) -> Card:
+        """The log it learned, how its training went, and its settings."""
+        facts = {name: self.facts.get(name) for name in ("best_value", "ended", "seconds")}
+        said = {"best_value": "held-out quality", "ended": "training ended", "seconds": "seconds"}
+        epoch, given = self.facts.get("best_epoch"), changed(self.method)
+        curves = [
+            Curve(title, self.facts.get(name) or [], epoch - 1 if epoch else None)
+            for name, title in (
+                ("held_out", "held-out quality by epoch, the kept one marked"),
+                ("losses", "loss by epoch, the kept one marked"),
+            )
+        ]
+        return Card(
+            f"Model: {self._line()}",
+            {said[name]: value for name, value in facts.items() if value is not None}
+            | {"settings": ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"},
+            curves=curves,
+        )
 
     @property
     def user_ids(self) -> Ids:
@@ -105,7 +136,7 @@ class Model:
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
-            return write_tables(tables, Path(path))
+            return write_tables(tables, as_path(path, "the file to write"))
 
     def top(
         self, users: Indices, k: int, *, hide_clicked: bool = True
@@ -166,20 +197,19 @@ class Model:
         self, items: Sequence[Hashable], k: int = 10, *, rules: Rules | None = None
     ) -> "pl.DataFrame":
         """The k best items for someone who clicked these; the model does not change."""
-        one = fold_in.user_of(self, items)
+        one = fold_in.user_of(self, recommend.listed(items, "item"))
         (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
     def save(self, folder: str | Path) -> None:
         """Write the model atomically, as a folder of safetensors and JSON."""
-        save.save(self, Path(folder))
+        save.save(self, as_path(folder, "the folder to save the model in"))
         if self.checkpoint is not None:
             remove(self.checkpoint)
 
     def known(self, raw: RawIds, what: Literal["user", "item"]) -> Indices:
         """The index of each raw id; refuses ids that the model was never trained on."""
-        if isinstance(raw, str | bytes):
-            raise InputError(f"give a list of {what} ids, got the text {raw!r}")
+        raw = recommend.listed(raw, what)
         ids = self.user_ids if what == "user" else self.item_ids
         found = ids.index(raw)
         if (found < 0).any():
@@ -191,9 +221,10 @@ class Model:
     def _pairs(
         self, users: Sequence[Hashable], items: Sequence[Hashable]
     ) -> tuple[Indices, Indices]:
-        if len(users) != len(items):
-            raise InputError(f"got {len(users)} users for {len(items)} items: give pairs")
-        return self.known(users, "user"), self.known(items, "item")
+        rows, columns = self.known(users, "user"), self.known(items, "item")
+        if len(rows) != len(columns):
+            raise InputError(f"got {len(rows)} users for {len(columns)} items: give pairs")
+        return rows, columns
 
     def of_users(
         self, clicks: Clicks, *, user_features: Features | NDArray[Any] | None = None

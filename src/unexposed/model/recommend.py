@@ -1,6 +1,6 @@
 """Recommendations as tables, one for each block of users."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from unexposed import progress as show
 from unexposed.data.clicks import Indices
 from unexposed.data.ids import Ids, column
-from unexposed.errors import InputError
+from unexposed.errors import InputError, plain
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
 from unexposed.ranking import top
 from unexposed.ranking.blocks import Block, parts
@@ -169,6 +169,8 @@ def recommend(
     `whole` is the model that decides what is popular, if this one holds only some users.
     """
     check_k(k, model.clicks.n_items)
+    if not isinstance(rules, Rules):
+        raise InputError(f"rules must be Rules, got {type(rules).__name__}")
     ids, rows = _rows(model, users, rules.unknown)
     server = Server.of(model, rules, whole=whole)
     pairs = None
@@ -191,7 +193,7 @@ def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int
     if found is None:
         raise InputError(f"{model.method.name} has no {kind} vectors to compare")
     vectors = found.users if kind == "user" else found.items
-    if not 1 <= k < len(vectors):
+    if not isinstance(k, int | np.integer) or not 1 <= k < len(vectors):
         raise InputError(f"k must be between 1 and {len(vectors) - 1} other {kind}s, got {k}")
     index = model.known([raw], kind)
     lengths = np.linalg.norm(vectors, axis=1)
@@ -227,8 +229,27 @@ def names(ids: Ids) -> Callable[[Indices], "pl.Series"]:
     return column(ids.values).gather
 
 
+def listed(raw: Any, what: Literal["user", "item"]) -> RawIds:
+    """These raw ids as a list or an array; refuses what is neither many ids nor ids at all."""
+    if isinstance(raw, str | bytes):
+        raise InputError(f"give a list of {what} ids, got the text {raw!r}")
+    if isinstance(raw, np.ndarray) and raw.ndim == 1:
+        return raw
+    if not isinstance(raw, Iterable) or hasattr(raw, "columns"):
+        raise InputError(f"give a list of {what} ids, got {_spoken(raw)}")
+    ids = list(raw)
+    for one in ids:
+        if not isinstance(one, Hashable):
+            raise InputError(f"the {type(one).__name__} {_spoken(one)} cannot be an id")
+    return ids
+
+
+def _spoken(given: object) -> str:
+    return type(given).__name__ if hasattr(given, "columns") else plain(repr(given), 40)
+
+
 def check_k(k: int, n_items: int) -> None:
-    if not 1 <= k <= n_items:
+    if not isinstance(k, int | np.integer) or not 1 <= k <= n_items:
         raise InputError(f"k must be between 1 and {n_items} items, got {k}")
 
 
@@ -243,7 +264,7 @@ def _rows(model: "Model", users: RawIds, unknown: Unknown) -> tuple[Ids, Indices
     if unknown == "refuse":
         rows = model.known(users, "user")
         return Ids(model.user_ids.values[rows]), rows
-    raw = users if isinstance(users, np.ndarray) else list(users)
+    raw = listed(users, "user")
     rows = model.user_ids.index(raw)
     ids = Ids.of(raw)
     if unknown == "skip":

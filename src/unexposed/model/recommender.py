@@ -1,16 +1,17 @@
 """The contract of a method: it holds settings, and `fit` returns a model."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.cards import Card, Shown
+from unexposed.data.clicks import Clicks, Indices, check_clicks
 from unexposed.errors import InputError
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
@@ -27,7 +28,7 @@ class Vectors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recommender(ABC):
+class Recommender(Shown, ABC):
     """A method and its settings; `fit` returns a model and does not change the method."""
 
     name: ClassVar[str]
@@ -42,6 +43,27 @@ class Recommender(ABC):
         cls = type(self)
         if cls.scores is Recommender.scores and cls.vectors is Recommender.vectors:
             raise TypeError(f"{cls.__name__} must define `scores` or `vectors`")
+
+    def card(self) -> Card:
+        """The settings, each with its default and its purpose."""
+        rows = [
+            [name, str(getattr(self, name)), str(f.default), f.metadata.get("about", "")]
+            for name, f in checks.known(type(self)).items()
+        ]
+        return Card(f"Method: {self.name}", {}, ["setting", "value", "default", "about"], rows)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn asks for them."""
+        del deep  # no setting has settings of its own
+        return checks.values(self)
+
+    def set_params(self, **settings: Any) -> Self:
+        """The method with these settings; unlike in scikit-learn, this one does not change.
+
+        `Estimator` has a `set_params` that changes the object.
+        """
+        checks.check_names(self.name, type(self), list(settings))
+        return replace(self, **settings)
 
     @final
     def fit(
@@ -62,14 +84,13 @@ class Recommender(ABC):
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
         """
-        if not isinstance(clicks, Clicks) or not isinstance(held_out, Clicks | None):
-            raise InputError(
-                f"{self.name} learns from Clicks, got {type(clicks).__name__}: "
-                "read_log makes them from a file or a frame"
-            )
+        for given in [clicks] if held_out is None else [clicks, held_out]:
+            check_clicks(given, of=self.name)
+        if not isinstance(side, Side | None):
+            raise InputError(f"side must be a Side, got {type(side).__name__}")
         if len(clicks) == 0:
             raise InputError(f"{self.name} cannot learn from a log without clicks")
-        if not 0 <= seed < 2**63:
+        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
         clicks = clicks.checked()
         side = side or Side()
@@ -91,8 +112,8 @@ class Recommender(ABC):
             parameters, facts = self.train(
                 clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
             )
-        if given := sorted(side.given() - {"start"}):
-            facts = facts | {"side": given}
+        if beside := sorted(side.given() - {"start"}):
+            facts = facts | {"side": beside}
         if encodings:
             facts = facts | {"encodings": {role: e.to_json() for role, e in encodings.items()}}
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unexposed import progress as show
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, check_clicks
 from unexposed.data.ids import Ids, joined, match
 from unexposed.errors import InputError
 from unexposed.model.fold_in import epochs_of, user_rows
@@ -34,6 +34,7 @@ def update(
     New users start with the vectors of `fold_in`, new items with the method's initial ones. A tenth
     of the newer clicks is held out to choose the epoch: the model has already seen the older ones.
     """
+    check_clicks(clicks, of=model.method.name)
     model.verify()  # a model learned from damaged arrays would be saved as sound
     method = model.method
     if "start" not in method.takes:

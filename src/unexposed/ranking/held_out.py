@@ -56,7 +56,7 @@ CRITERIA: dict[str, Criterion] = {
 
 def criterion(name: str) -> Criterion:
     """Look up a criterion by name."""
-    if name not in CRITERIA:
+    if not isinstance(name, str) or name not in CRITERIA:
         raise InputError(f"no criterion {name!r}; {did_you_mean(name, CRITERIA)}")
     return CRITERIA[name]
 

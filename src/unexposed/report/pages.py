@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from unexposed.data.clicks import Judgements
 from unexposed.data.read import check_title, read_judged, read_titles
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import protocol
+from unexposed.evaluation.protocols import Protocol, protocol
 from unexposed.files.whole import write_whole
 from unexposed.methods import load
+from unexposed.model.model import Model
 from unexposed.model.save import MODEL
 from unexposed.report import origin_tables, page, portrait, tables
 from unexposed.report import portrait_figures as draw
@@ -90,35 +92,33 @@ def _write(path: Path, text: str) -> None:
 class Given:
     """What a model's page may show beside the model."""
 
-    judged: Path | None = None
-    protocol: str | None = None  # for the judged pairs
-    titles: Path | None = None
+    judged: Any = None  # Judgements, or what `read_judged` reads
+    protocol: str | Protocol | None = None  # for the judged pairs
+    titles: Any = None  # what `read_titles` reads
     title: str | None = None  # the column of titles
     columns: dict[str, Any] = field(default_factory=dict)  # and threshold, for `read_judged`
 
 
 def model_document(
-    folder: Path, given: Given | None = None, *, say: Say = lambda _: None
+    model: Path | Model, given: Given | None = None, *, say: Say = lambda _: None
 ) -> dict[str, Any]:
-    """Everything on a saved model's page, as plain data."""
+    """Everything on the page of a model, or of the model saved in a folder, as plain data."""
     given = given or Given()
     check_title(given.titles, given.title)
     if given.protocol is not None and given.judged is None:
         raise InputError("--protocol says how to evaluate on judged pairs: give --judged, too")
     by = portrait.PROTOCOL if given.protocol is None else protocol(given.protocol)
-    model = load(folder)
+    model = model if isinstance(model, Model) else load(model)
     names: dict[int, str] = {}
     if given.titles is not None:
         # --delimiter belongs to the judged pairs, and to the titles if there are none
         own = {k: given.columns.get(k) for k in ("item",) if k in given.columns}
-        delimiter = None if given.judged else given.columns.get("delimiter")
+        delimiter = None if given.judged is not None else given.columns.get("delimiter")
         names = read_titles(given.titles, model, title=given.title, delimiter=delimiter, **own)
         say(f"{given.titles}: names of {len(names):,} of {len(model.item_ids):,} items")
-    judged = None
-    if given.judged is not None:
-        judged = read_judged(
-            given.judged, model, **given.columns, later_clicks=by.takes_clicks, say=say
-        )
+    judged = given.judged
+    if judged is not None and not isinstance(judged, Judgements):
+        judged = read_judged(judged, model, **given.columns, later_clicks=by.takes_clicks, say=say)
     called = page.Names(model.user_ids, model.item_ids, names)
     return portrait.document(model, called, judged, by=by)
 

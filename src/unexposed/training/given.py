@@ -38,6 +38,9 @@ class Side:
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}
 
+    def __repr__(self) -> str:
+        return f"Side({', '.join(sorted(self.given())) or 'nothing'})"
+
     def only(self, parts: frozenset[str]) -> "Side":
         """With these parts alone."""
         return replace(self, **dict.fromkeys(self.given() - parts))

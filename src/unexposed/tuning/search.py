@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +83,7 @@ def tune(
     if not searched:
         raise InputError(f"{method.name} has no setting to tune")
     for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
-        if number < 1:
+        if not isinstance(number, int) or number < 1:
             raise InputError(f"{what} must be at least 1, got {number}")
     journal = folder.absolute() / f"{name}.journal"
     task = {
@@ -430,6 +431,9 @@ def _print(line: str) -> None:
 
 
 def _optuna() -> Any:
-    optuna = optional("optuna", extra="tune")
+    with warnings.catch_warnings():
+        # in a notebook its import asks for widgets, which we do not use
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        optuna = optional("optuna", extra="tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

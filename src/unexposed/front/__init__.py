@@ -1,0 +1,1 @@
+"""The functions of `import unexposed` that take names, files or objects, and give frames."""

@@ -1,0 +1,119 @@
+"""`ux.evaluate`: how well a model ranks judged pairs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from unexposed.cards import Card, Shown
+from unexposed.data.clicks import Indices, Judgements
+from unexposed.data.frames import Library, as_frame
+from unexposed.data.ids import column
+from unexposed.data.shown import Impressions
+from unexposed.evaluation import protocols
+from unexposed.evaluation.describe import describe
+from unexposed.evaluation.protocols import Protocol
+from unexposed.front.given import (
+    PROTOCOL,
+    Columns,
+    as_impressions,
+    as_judged,
+    as_model,
+    as_protocol,
+)
+from unexposed.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Shown):
+    """How well a model ranks judged pairs: one value per user for every metric."""
+
+    model: Model
+    judged: Judgements | Impressions
+    protocol: Protocol
+    users: Indices
+    values: dict[str, NDArray[np.float64]]
+
+    def means(self) -> dict[str, float]:
+        """The mean over users of every metric."""
+        return {name: float(values.mean()) for name, values in self.values.items()}
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data: intervals, figures by popularity, and the lists."""
+        return describe(self.model, self.judged, self.protocol)
+
+    def frame(self, library: Library = "polars") -> Any:
+        """A row for each metric: mean, its 95 % interval over users, and the means by popularity.
+
+        Head, middle and tail items hold a third of the clicks each.
+        """
+        strata = self.document.get("by_popularity", {})  # off-policy estimates have none
+        rows = [
+            {
+                "metric": metric,
+                "mean": found["mean"],
+                "low": found["ci95"][0],
+                "high": found["ci95"][1],
+                **{name: stratum["metrics"][metric] for name, stratum in strata.items()},
+            }
+            for metric, found in self.document["metrics"].items()
+        ]
+        numbers = dict.fromkeys(list(rows[0])[1:], pl.Float64)
+        return as_frame(pl.DataFrame(rows, schema={"metric": pl.String, **numbers}), library)
+
+    def by_user(self, library: Library = "polars") -> Any:
+        """A row for each evaluated user, with the value of every metric."""
+        user = column(self.model.user_ids.values[self.users])
+        return as_frame(pl.DataFrame({"user": user, **self.values}), library)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.means().items())
+        return f"Evaluation({self._line()}: {means})"
+
+    def card(self) -> Card:
+        """The table of `frame`, and how the lists spread over the catalogue."""
+        frame, lists = self.frame(), self.document["recommended"]
+        facts = {
+            f"top {lists['k']} lists": f"{lists['coverage']:.0%} of the catalogue, "
+            f"mean item has {lists['mean_popularity']:.0f} clicks"
+        }
+        note = "95 % interval over users; head, middle and tail hold a third of the clicks each"
+        return Card(f"Evaluation: {self._line()}", facts, frame.columns, frame.rows(), note=note)
+
+    def _line(self) -> str:
+        name, by = self.model.method.name, self.protocol.name
+        return f"{name} by {by}, {len(self.users):,} users"
+
+
+def evaluate(
+    model: Any,
+    judged: Any,
+    protocol: str | Protocol = PROTOCOL,
+    *,
+    metrics: str | Iterable[str] | None = None,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    threshold: float | None = None,
+    delimiter: str | None = None,
+) -> Evaluation:
+    """Evaluate a model on judged pairs by a protocol: every metric for every user.
+
+    `model` may be the folder of a saved one. `judged` are Judgements, a file or frame that
+    `read_judged` can read, or later Clicks, which are all relevant; for `off_policy`, Impressions
+    with propensities, or Clicks that hold them.
+    """
+    model, by = as_model(model), as_protocol(protocol, metrics)
+    columns = Columns(user, item, rating, threshold, delimiter)
+    pairs: Judgements | Impressions
+    if by.candidates == "logged":
+        pairs = as_impressions(judged, columns)
+    else:
+        pairs = as_judged(judged, model, columns, by)
+    found = protocols.evaluate(model, pairs, by)
+    return Evaluation(model, pairs, by, found.users, found.values)

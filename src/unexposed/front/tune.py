@@ -1,0 +1,138 @@
+"""`ux.tune`: the settings of a method, chosen on held-out clicks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+
+from unexposed import progress as show
+from unexposed import settings as checks
+from unexposed.cards import Card, Curve, Shown, text
+from unexposed.data.frames import Library, as_frame
+from unexposed.errors import InputError, as_path
+from unexposed.front.given import Columns, as_clicks, as_methods
+from unexposed.model.recommender import Recommender
+from unexposed.ranking.held_out import DEFAULT
+from unexposed.tuning import search
+from unexposed.tuning.dissent import dissent
+
+
+@dataclass(frozen=True, eq=False)
+class Study(Shown):
+    """The trials of a search for settings, and the best of them."""
+
+    start: Recommender  # the method as it was given
+    document: dict[str, Any]  # as `unexposed tune` writes it
+
+    @property
+    def best(self) -> Recommender:
+        """The method with the settings found, ready to `fit`."""
+        return replace(self.start, **self.document["best"]["settings"])
+
+    @property
+    def quality(self) -> float:
+        """The held-out quality of the best trial."""
+        return float(self.document["best"]["value"])
+
+    @property
+    def improved(self) -> bool:
+        """Whether some trial did better than the settings that the search began with."""
+        return self.best != self.start
+
+    def dissent(self) -> dict[str, str]:
+        """The trial that each other criterion prefers to the best one, in words."""
+        return dissent(self.document)
+
+    def frame(self, library: Library = "polars") -> Any:
+        """A row for each trial: number, state, held-out quality, seconds, and its settings."""
+        rows = [
+            {
+                "trial": trial["number"],
+                "state": trial["state"],
+                "quality": trial["value"],
+                "seconds": trial["seconds"],
+                **trial["settings"],
+            }
+            for trial in self.document["trials"]
+        ]
+        return as_frame(pl.DataFrame(rows, infer_schema_length=None), library)
+
+    def __repr__(self) -> str:
+        return f"Study({self._line()}: {self._found()})"
+
+    def card(self) -> Card:
+        """What was found, and the best quality after each trial."""
+        reached: list[float] = []
+        for trial in self.document["trials"]:
+            # a trial given up on the way has a value, too, which counts for nothing
+            if trial["state"] == "complete":
+                reached.append(max([*reached[-1:], trial["value"]]))
+        facts = {"held-out quality": self.quality, "found": self._found()}
+        facts |= {f"`{name}` prefers": choice for name, choice in self.dissent().items()}
+        curve = Curve("best held-out quality after each complete trial", reached)
+        return Card(f"Study: {self._line()}", facts, curves=[curve])
+
+    def _line(self) -> str:
+        return f"{self.start.name}, {len(self.document['trials'])} trials, {self.quality:.4f}"
+
+    def _found(self) -> str:
+        if not self.improved:
+            return "no trial was better than the settings it began with"
+        found = self.document["best"]["settings"]
+        return ", ".join(f"{name}={text(value)}" for name, value in found.items())
+
+
+def tune(
+    train: Any,
+    method: str | Recommender,
+    *,
+    trials: int = 40,
+    splits: int = 1,
+    fixed: Iterable[str] = (),
+    criterion: str | None = None,
+    workers: int = 1,
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: show.Progress | None = None,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    threshold: float | None = None,
+    delimiter: str | None = None,
+) -> Study:
+    """Choose the settings of a method by its quality on held-out clicks.
+
+    Settings that differ from their defaults, or are named in `fixed`, stay as they are. With a
+    folder `out` the study is kept there, and a stopped one resumes.
+    """
+    ((label, given), *more) = as_methods(method, criterion).items()
+    if more:
+        raise InputError("tune takes one method: call it for each")
+    fixed = [fixed] if isinstance(fixed, str) else list(fixed)
+    checks.check_names(given.name, type(given), fixed)
+    fixed += [setting.split("=")[0] for setting in label.split(":")[1:]]
+    clicks = as_clicks(train, Columns(user, item, rating, threshold, delimiter))
+
+    def search_in(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+        return search.tune(
+            clicks,
+            given,
+            trials=trials,
+            folder=folder,
+            name=given.name,
+            fixed=tuple(fixed),
+            splits=splits,
+            workers=workers,
+            seed=seed,
+            by=criterion or DEFAULT,
+            say=say,
+        )
+
+    with progress or show.on_terminal(otherwise=show.Silent) as told:
+        if out is not None:
+            return Study(given, search_in(as_path(out, "the folder of the study"), told.note))
+        with TemporaryDirectory() as folder:
+            return Study(given, search_in(Path(folder), told.note))

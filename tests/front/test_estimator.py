@@ -1,0 +1,104 @@
+"""Methods and estimators do what scikit-learn expects of them."""
+
+import numpy as np
+import pytest
+
+import unexposed as ux
+from small import METHODS, quick
+
+sklearn_base = pytest.importorskip("sklearn.base")
+selection = pytest.importorskip("sklearn.model_selection")
+
+
+@pytest.fixture(scope="module")
+def log(small_world):
+    return small_world.split(seed=0).train
+
+
+@pytest.fixture
+def folds():
+    return selection.KFold(3, shuffle=True, random_state=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_cloned_with_its_settings(name):
+    method = quick(name)
+    copy = sklearn_base.clone(method)
+    assert copy == method
+    assert copy is not method
+    assert copy.get_params() == method.get_params()
+
+
+def test_setting_parameters_of_a_method_gives_another_one():
+    method = ux.make("mf")
+    other = method.set_params(dim=7)
+    assert (other.dim, method.dim) == (7, ux.make("mf").dim)
+    with pytest.raises(ux.InputError, match="did you mean 'dim'"):
+        method.set_params(dims=7)
+
+
+def test_an_estimator_is_cloned_unfitted_and_changed_in_place(log):
+    estimator = ux.Estimator(quick("mf", epochs=1)).fit(log)
+    copy = sklearn_base.clone(estimator)
+    assert copy.get_params() == estimator.get_params()
+    assert not hasattr(copy, "model_")
+    assert copy.set_params(method__dim=5, seed=3) is copy
+    assert (copy.method.dim, copy.seed, estimator.method.dim) == (5, 3, 8)
+    with pytest.raises(ux.InputError, match="Estimator has no 'sede'; did you mean 'seed'"):
+        copy.set_params(sede=1)
+    assert "Model(mf" in estimator._repr_html_()
+
+
+def test_cross_validation_runs_over_a_method_and_prefers_the_popular_to_chance(log, folds):
+    frame = log.frame()
+    means = {}
+    for name in ("popularity", "random"):
+        found = selection.cross_validate(ux.Estimator(name), frame, cv=folds, error_score="raise")
+        means[name] = found["test_score"].mean()
+        assert len(found["test_score"]) == 3
+    assert means["popularity"] > means["random"]
+
+
+def test_a_score_is_the_metric_on_the_rows_that_were_held_out(log, folds):
+    frame = log.frame()
+    train, test = next(folds.split(frame))
+    scores = selection.cross_val_score(
+        ux.Estimator("ease", metric="recall@10"), frame, cv=folds, error_score="raise"
+    )
+    model = ux.make("ease").fit(ux.read_log(frame[train]), seed=0)
+    later = ux.read_log(frame[test], any_size=True)
+    assert scores[0] == ux.evaluate(model, later, metrics="recall@10").means()["recall@10"]
+
+
+def test_frames_arrays_and_lists_of_pairs_are_the_same_rows(log, folds):
+    frame = log.frame()
+    pairs = np.column_stack([frame["user"], frame["item"]])
+    texts = [(f"u{user:03}", f"i{item:03}") for user, item in pairs.tolist()]
+    scores = [
+        selection.cross_val_score(ux.Estimator("ease"), X, cv=folds, error_score="raise").tolist()
+        for X in (frame, frame.to_pandas(), pairs, texts)
+    ]
+    assert scores == [scores[0]] * 4
+
+
+def test_a_grid_search_finds_a_setting_of_the_method(log, folds):
+    grid = {"method__dim": [1, 8]}
+    search = selection.GridSearchCV(
+        ux.Estimator(quick("mf", epochs=10)), grid, cv=folds, error_score="raise"
+    ).fit(log.frame())
+    assert search.best_estimator_.model_.method.dim == search.best_params_["method__dim"]
+    assert len(search.cv_results_["params"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ux.Estimator("mf").score([(1, 2)]), "call fit first"),
+        (lambda: ux.Estimator("mf").fit([1, 2]), "a user and an item in each row"),
+        (lambda: ux.Estimator("mf,ubo").fit([(1, 2)]), "takes one method"),
+        (lambda: ux.Estimator("fm").fit([(1, 2)]), "did you mean 'mf'"),
+    ],
+)
+def test_a_wrong_use_is_refused_in_one_sentence(call, words):
+    with pytest.raises(ux.InputError, match=words):
+        call()

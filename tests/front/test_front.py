@@ -1,0 +1,202 @@
+"""The public functions take names, files, frames or objects, and answer with frames."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import unexposed as ux
+from small import quick
+from unexposed.cli import app
+from unexposed.evaluation.describe import describe
+from unexposed.progress import Silent
+
+
+@pytest.fixture(scope="module")
+def split(small_world):
+    return small_world.split(seed=0)
+
+
+@pytest.fixture(scope="module")
+def model(split):
+    return quick("umf", epochs=10).fit(split.train, split.held_out, progress=Silent())
+
+
+@pytest.fixture(scope="module")
+def judged_frame(split):
+    judged = split.judged
+    return pl.DataFrame({"user": judged.users, "item": judged.items, "relevance": judged.relevant})
+
+
+def test_evaluate_answers_with_intervals_and_strata_as_the_command_does(model, split):
+    found = ux.evaluate(model, split.judged, "catalogue")
+    document = describe(model, split.judged, ux.PROTOCOLS["catalogue"])
+    assert json.dumps(found.document) == json.dumps(document)
+    frame = found.frame()
+    assert frame.columns == ["metric", "mean", "low", "high", "head", "middle", "tail"]
+    assert frame["metric"].to_list() == list(document["metrics"])
+    assert (frame["low"] <= frame["mean"]).all()
+    assert (frame["mean"] <= frame["high"]).all()
+    assert frame["tail"][0] == document["by_popularity"]["tail"]["metrics"]["ndcg@10"]
+    assert found.by_user().shape == (len(found.users), 1 + len(found.values))
+    assert found.by_user()["ndcg@10"].mean() == pytest.approx(found.means()["ndcg@10"])
+    assert repr(found).startswith("Evaluation(umf by catalogue, ")
+
+
+def test_evaluate_takes_a_frame_a_file_and_a_folder_alike(model, split, judged_frame, tmp_path):
+    model.save(tmp_path / "model")
+    judged_frame.write_parquet(tmp_path / "judged.parquet")
+    wanted = ux.evaluate(model, split.judged).means()
+    renamed = judged_frame.rename({"user": "buyer"}).to_pandas()
+    for one, judged, columns in (
+        (model, judged_frame, {}),
+        (str(tmp_path / "model"), tmp_path / "judged.parquet", {}),
+        (model, renamed, {"user": "buyer"}),
+    ):
+        assert ux.evaluate(one, judged, **columns).means() == wanted
+
+
+def test_later_clicks_judge_as_relevant_pairs(model, split):
+    relevant = split.judged.pick(split.judged.relevant)
+    ids = {"user_ids": relevant.user_ids, "item_ids": relevant.item_ids}
+    later = ux.Clicks.from_pairs(relevant.users, relevant.items, **ids)
+    assert ux.evaluate(model, later).means() == ux.evaluate(model, split.judged).means()
+
+
+def test_judgements_of_other_ids_are_translated(model, split, judged_frame):
+    some = judged_frame.filter(pl.col("user") >= 60)
+    clicks = ux.read_log(some)  # its users begin at 60
+    assert len(clicks.user_ids) < len(split.train.user_ids)
+    other = ux.read_judged(some, clicks)
+    assert ux.evaluate(model, other).means() == ux.evaluate(model, some).means()
+
+
+def test_metrics_replace_those_of_the_protocol(model, split):
+    found = ux.evaluate(model, split.judged, metrics="ndcg@10, recall@7")
+    assert list(found.means()) == ["ndcg@10", "recall@7"]
+    paper = ux.PROTOCOLS["ubo-ijcai22"]
+    (name,) = ux.evaluate(model, split.judged, paper, metrics=["map@2"]).values
+    whole = ux.evaluate(model, split.judged, "ubo-ijcai22").means()
+    assert ux.evaluate(model, split.judged, paper, metrics=["map@2"]).means()[name] == whole[name]
+
+
+@pytest.fixture(scope="module")
+def comparison(split):
+    methods = ["popularity", quick("mf", epochs=3)]
+    return ux.compare(split, methods, seeds=2, metrics="ndcg@10,recall@10", progress=Silent())
+
+
+def test_compare_gives_a_row_for_each_method_and_metric_with_interval_and_p(comparison):
+    frame = comparison.frame()
+    assert frame.columns == "method metric mean sd low high below_best p_holm".split()
+    assert frame.shape[0] == 4
+    best = frame.filter(pl.col("metric") == "ndcg@10").sort("mean")[-1]
+    assert best["below_best"].item() == 0
+    assert best["p_holm"].item() == 1
+    assert frame["p_holm"].min() < 1
+    assert comparison.frame("pandas").shape == frame.shape
+    assert f"best ndcg@10: {best['method'].item()}" in repr(comparison)
+    assert "95 % interval" in comparison._repr_html_()
+
+
+def test_a_method_given_as_an_object_is_labelled_by_what_it_changes(comparison):
+    labels = [result.label for result in comparison.results]
+    assert labels[0] == "popularity"
+    assert labels[1].startswith("mf:dim=8:epochs=3")
+
+
+def test_compare_of_files_and_frames_agrees_with_the_command(
+    split, judged_frame, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    split.train.frame().write_csv("clicks.csv")
+    judged_frame.cast({"relevance": pl.Int8}).write_csv("judged.csv")
+    names = "popularity,mf:epochs=2:dim=4"
+    line = f"compare --train clicks.csv --judged judged.csv --methods {names} --seeds 1 --json"
+    said = CliRunner().invoke(app, [*line.split(), "--protocol", "judged"])
+    wanted = json.loads(said.stdout)
+    for train, judged in (("clicks.csv", "judged.csv"), (split.train.frame(), judged_frame)):
+        found = ux.compare(train, names, judged, protocol="judged", seeds=1).document()
+        for one, other in zip(found["results"], wanted["results"], strict=True):
+            assert one["metrics"] == other["metrics"]
+
+
+def test_labels_can_be_given(split):
+    found = ux.compare(split, {"a": "popularity", "b": quick("random")}, seeds=1)
+    assert [r.label for r in found.results] == ["a", "b"]
+
+
+def test_without_judged_pairs_a_fifth_of_the_clicks_judges(split):
+    clicks = split.train.union(split.held_out)
+    found = ux.compare(clicks, "popularity", seeds=1)
+    test = clicks.hold_out(fraction=0.2, seed=0)[1]
+    assert found.users == len(np.unique(test.users))
+
+
+def test_a_criterion_changes_what_is_still_at_its_default(split):
+    given = quick("mf", epochs=2, snips_k=7)
+    found = ux.compare(split, [given], criterion="catalogue", seeds=1).results[0].method
+    assert (found.snips_candidates, found.snips_k) == (0, 7)
+
+
+@pytest.fixture(scope="module")
+def study(split):
+    pytest.importorskip("optuna")
+    return ux.tune(split.train, "mf:epochs=3:dim=8", trials=3, fixed="batch_size")
+
+
+def test_tune_finds_settings_and_leaves_the_given_ones_alone(study, split):
+    frame = study.frame()
+    assert frame.shape[0] == 3
+    assert frame.columns[:4] == ["trial", "state", "quality", "seconds"]
+    assert not {"dim", "epochs", "batch_size"} & set(frame.columns)
+    assert study.best.dim == 8
+    assert study.quality == frame.filter(pl.col("state") == "complete")["quality"].max()
+    assert study.best.fit(split.train).method == study.best
+    assert "Study(mf, 3 trials" in repr(study)
+    assert "held-out quality" in study._repr_html_()
+
+
+def test_a_study_that_found_nothing_better_says_so(study):
+    first = study.document["trials"][0]
+    best = {"trial": 0, "value": first["value"], "settings": first["settings"]}
+    same = ux.Study(study.start, study.document | {"best": best})
+    assert not same.improved
+    assert "no trial was better than the settings it began with" in repr(same)
+
+
+def test_a_study_in_a_folder_is_kept_there(split, tmp_path):
+    pytest.importorskip("optuna")
+    made = [ux.tune(split.train, "ease", trials=2, out=tmp_path) for _ in range(2)]
+    assert (tmp_path / "ease.json").is_file()
+    assert made[0].document == made[1].document
+
+
+def test_report_writes_the_page_of_a_model_in_memory(model, split, judged_frame, tmp_path):
+    pytest.importorskip("matplotlib")
+    titles = pl.DataFrame({"item": range(60), "title": [f"<b>No. {i}" for i in range(60)]})
+    page = ux.report(model, tmp_path / "page.html", judged=judged_frame, titles=titles)
+    written = page.path.read_text(encoding="utf-8")
+    assert "&lt;b&gt;No. " in written
+    assert (
+        page.document["judged"]["metrics"].keys() == ux.evaluate(model, split.judged).means().keys()
+    )
+    assert "page.html" in repr(page)
+    assert "page.html" in page._repr_html_()
+
+
+def test_the_functions_stay_public_after_a_room_of_the_same_name_is_loaded():
+    import unexposed.report.pages
+
+    assert callable(ux.report)
+    assert callable(unexposed.report)
+    assert set(dir(ux)) >= {"compare", "tune", "report", "evaluate"}
+
+
+@pytest.mark.data
+def test_a_known_data_set_is_compared_by_its_entry(data_dir, monkeypatch):
+    monkeypatch.setenv("UNEXPOSED_DATA", str(data_dir))
+    found = ux.compare(ux.DATASETS["ml_100k"], "popularity,random", seeds=1, metrics="ndcg@10")
+    assert "best ndcg@10: popularity" in repr(found)
