@@ -47,6 +47,7 @@ def fold_in(
     Users without a click on a known item are left out. Features give each user an exposure of
     their own; without them it is the mean over the model's users.
     """
+    check_clicks(clicks, of=model.method.name)
     given = clicks.user_ids
     clicks = known_clicks(model, clicks)
     rows = user_rows(model, clicks, features_of(clicks, given, features))
