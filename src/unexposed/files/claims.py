@@ -70,6 +70,10 @@ FACTS: dict[str, Rule] = TRAINED | {
     "resumed_at": list_of(is_epochs),
     "refitted_on": is_count,
     "side": list_of(is_text),
+    "log_impressions": is_text,  # their fingerprint
+    "impressions": is_count,  # pairs used
+    "attention": is_number,
+    "traffic": is_count,
     "epochs_before": is_epochs,
     "updates": is_count,
 }

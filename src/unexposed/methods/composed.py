@@ -24,14 +24,17 @@ from unexposed.engine.objective import (
 )
 from unexposed.errors import InputError
 from unexposed.maths.item_level import log_share
+from unexposed.maths.losses import PAIRWISE_LOSSES
 from unexposed.maths.relevance import Biases, DotProduct, Relevance, columns_of
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
+from unexposed.methods.known import Counts, ExposureFrom, Known, Told
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
 from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
+from unexposed.sampling.marking import MarkedSampler
 from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
 from unexposed.training import loop as training
@@ -40,6 +43,7 @@ from unexposed.training.clock import ExposureClock
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
+TrafficUse = Literal["training", "none"]
 BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users
 STEP = 2  # raised when a step computes something else: older results no longer count
 
@@ -93,7 +97,7 @@ class Composition:
 class ComposedMethod(TrainedMethod):
     """A composition, trained by Adam on batches of clicks with their drawn items."""
 
-    takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "impressions", "traffic"})
     step: ClassVar[int] = STEP
 
     dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
@@ -115,7 +119,8 @@ class ComposedMethod(TrainedMethod):
     )
     negatives_from: Source = setting(
         "unclicked",
-        "what negatives are drawn from: items the user has not clicked, or all items",
+        "what negatives are drawn from: items the user has not clicked, all items, or items shown "
+        "to the user and not clicked (of a user without such items, unclicked ones)",
         search=["unclicked", "catalogue"],
     )
     negatives_exponent: float = setting(
@@ -131,6 +136,18 @@ class ComposedMethod(TrainedMethod):
         False,
         "add a bias of the user and one of the item to the logit, without weight decay",
         search=[False, True],
+    )
+    traffic_use: TrafficUse = setting(
+        "training", "of random traffic: extra training pairs with m = 1, or none but epoch_by"
+    )
+    traffic_weight: float = setting(
+        1.0, "of a pair of the random traffic; a click counts 1", above=0
+    )
+    counts: Counts = setting(
+        "ignored", "weigh a click by how often the pair was clicked, n, or by log₂(1 + n)"
+    )
+    count_weight: float = setting(
+        1.0, "α of the weight (1 + α·n)/(1 + α) of a click, where counts are used", above=0
     )
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
@@ -151,7 +168,37 @@ class ComposedMethod(TrainedMethod):
     def optimiser(self) -> Optimiser:
         return self.composition().optimiser(self.learning_rate, self.weight_decay)
 
-    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+    def traffic_uses(self) -> list[str]:
+        uses: dict[str, list[str]] = {"both": ["training", "guide"], "none": []}
+        return uses.get(self.traffic_use, [self.traffic_use]) + super().traffic_uses()
+
+    def told(self, clicks: Clicks, side: Side) -> Told:
+        """What is known of single pairs, as far as the settings use it."""
+        parts = self.composition()
+        known = Known(
+            traffic_weight=self.traffic_weight,
+            counts=self.counts,
+            count_weight=self.count_weight,
+            draws_shown=parts.drawing.source == "shown",
+        )
+        if isinstance(self, PopularitySettings):
+            known = replace(
+                known,
+                exposure=self.exposure_from,
+                attention=self.attention,
+                floor=self.popularity_floor,
+            )
+        return known.told(
+            clicks,
+            side,
+            learned_from=parts.learned_from(clicks, side),
+            inverse=parts.loss.startswith("inverse_propensity"),
+            negatives=self.negatives if parts.loss in PAIRWISE_LOSSES else 0,
+        )
+
+    def build(
+        self, clicks: Clicks, side: Side, rng: np.random.Generator, *, marked: bool = False
+    ) -> Engine:
         """The engine that will train this method, before its first step."""
         parts = self.composition()
         relevance = parts.relevance_of(parts.learned_from(clicks, side))
@@ -169,6 +216,7 @@ class ComposedMethod(TrainedMethod):
             exposure=parts.exposure.table(clicks, side),
             features=side.user_features,
             validation=guide,
+            marked=marked,
             name=self.engine,
         )
 
@@ -177,26 +225,27 @@ class ComposedMethod(TrainedMethod):
     ) -> training.Trainee:
         parts = self.composition()
         rng = np.random.default_rng(seed)
-        engine = self.build(clicks, side, rng)
+        told = self.told(clicks, side)
+        side = told.side
+        engine = self.build(clicks, side, rng, marked=told.marking is not None)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
         if kind != "ReferenceEngine":  # it has nothing to compile
             progress.note(f"compiling the {name} engine, once on each machine")
         engine.compile()
-        learned_from = parts.learned_from(clicks, side)
-        biases = _bias_start(parts.relevance_of(learned_from))
+        biases = _bias_start(parts.relevance_of(parts.learned_from(clicks, side)))
         trainee = training.Trainee(
-            *self._steps_and_epoch(engine, learned_from, seed, rng),
+            *self._steps_and_epoch(engine, told.clicks, seed, rng, told),
             parameters=lambda: parts.exposure.kept(engine.parameters(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
-            facts={"engine": name},
+            facts={"engine": name} | told.facts,
         )
-        clock = self._clock(clicks, side, rng)
+        clock = self._clock(clicks, told, rng)
         return trainee if clock is None else clock.beside(trainee, engine)
 
-    def _clock(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> ExposureClock | None:
+    def _clock(self, clicks: Clicks, told: Told, rng: np.random.Generator) -> ExposureClock | None:
         """What moves an exposure that learns after every epoch; None: nothing of that kind."""
-        parts = self.composition()
+        parts, side = self.composition(), told.side
         learning = parts.learning
         if (
             not isinstance(parts.exposure, OnClock)
@@ -204,7 +253,7 @@ class ComposedMethod(TrainedMethod):
             or learning.strategy == "frozen"
         ):
             return None
-        drawing, learned_from = parts.drawing, parts.learned_from(clicks, side)
+        drawing, learned_from = parts.drawing, told.clicks
         return ExposureClock(
             parts.exposure.form,
             learned_from,
@@ -216,6 +265,7 @@ class ComposedMethod(TrainedMethod):
             weight_decay=learning.weight_decay,
             weight=lambda users: drawing.expected_weight(learned_from, users),
             fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
+            given=told.given_pairs(),
             rng=rng,
         )
 
@@ -225,16 +275,23 @@ class ComposedMethod(TrainedMethod):
         return len(drawn.items)
 
     def _steps_and_epoch(
-        self, engine: Engine, clicks: Clicks, seed: int, rng: np.random.Generator
+        self,
+        engine: Engine,
+        clicks: Clicks,
+        seed: int,
+        rng: np.random.Generator,
+        told: Told | None = None,
     ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
         """One epoch of training, on samples drawn by the engine if it can, else here."""
+        marking, pool = (None, None) if told is None else (told.marking, told.pool)
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
-        sampler = drawing.sampler(clicks)
-        if isinstance(engine, DrawsSamples) and sampler.rejects_few():
+        unmarked = drawing.sampler(clicks, pool)
+        sampler = MarkedSampler(unmarked, marking)
+        if isinstance(engine, DrawsSamples) and marking is None and unmarked.rejects_few():
             there = engine.sampler(clicks, drawing, seed=seed)
             return (
                 lambda: steps(there.draw()),
@@ -346,6 +403,18 @@ class PopularitySettings:
     )
     popularity_floor: float = setting(
         0.01, "least θ, which items without clicks get", above=0, high=1
+    )
+
+    exposure_from: ExposureFrom = setting(
+        "auto",
+        "exposure of single pairs: modelled; 1 − (1 − a)^n where shown n times and not clicked; "
+        "the logged propensity; auto: shown where the log has impressions",
+    )
+    attention: float = setting(
+        0.0,
+        "a, the chance that a shown item is seen; 0: learned from repeated showings",
+        low=0,
+        high=1,
     )
 
     def popularity(self) -> Popularity:

@@ -17,7 +17,7 @@ from unexposed.files.claims import check_facts
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import CLICKS, MODEL
-from unexposed.training.checkpoint import differences, fingerprint
+from unexposed.training.checkpoint import differences, fingerprint, side_fingerprint
 from unexposed.training.given import Side
 
 Make = Callable[..., Recommender]  # `methods.make`
@@ -71,8 +71,11 @@ def unlike(
     then = _given(model.method, model.clicks, facts.get("seed")) | {
         "unexposed": about["written_by"],
         "the engine": ran_on,
+        "the impressions": facts.get("log_impressions"),
     }
     now = _given(method, clicks, seed) | {"the engine": ran_on if asked == "auto" else asked}
+    if clicks.shown is not None and "impressions" in method.takes:
+        now["the impressions"] = side_fingerprint(Side(impressions=clicks.shown))["impressions"]
     return differences(then, now)
 
 

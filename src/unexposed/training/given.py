@@ -1,6 +1,6 @@
 """The inputs of a training beside the clicks, and the parameters it learns."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -29,3 +29,7 @@ class Side:
 
     def given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) is not None}
+
+    def only(self, names: frozenset[str]) -> "Side":
+        """These inputs alone."""
+        return replace(self, **dict.fromkeys(self.given() - names))
