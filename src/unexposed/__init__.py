@@ -28,6 +28,7 @@ _HOME = {
     "read_log": "data.read",
     "read_judged": "data.read",
     "read_pairs": "data.read",
+    "read_traffic": "data.read_traffic",
     "Model": "model.model",
     "Recommender": "model.recommender",
     "Side": "training.given",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
     from unexposed.data.datasets import DATASETS
     from unexposed.data.read import read_judged, read_log, read_pairs
+    from unexposed.data.read_traffic import read_traffic
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.errors import InputError

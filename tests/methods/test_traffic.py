@@ -220,6 +220,11 @@ def test_traffic_of_other_items_is_refused():
         fit("mf", replace(LOG.traffic, item_ids=Ids.range(99)))
 
 
+def test_traffic_without_a_pair_is_refused():
+    with pytest.raises(InputError, match="the random traffic holds no pair"):
+        fit("mf", LOG.traffic.pick(slice(0, 0)))
+
+
 def test_pairs_are_aligned_by_raw_ids():
     like = Clicks.from_pairs(
         np.array([0]), np.array([0]), user_ids=Ids.of([7, 3, 900]), item_ids=Ids.of([2, 1])

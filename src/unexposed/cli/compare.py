@@ -23,6 +23,7 @@ def compare(
     judged: Annotated[Path | None, typer.Option(help="Your own judged pairs.")] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
     protocol: options.ProtocolName = "ubo-ijcai22",
+    traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -47,7 +48,8 @@ def compare(
         splits = _file_splits(train, judged, by, columns)
     else:
         raise InputError("give --dataset NAME, or both --train LOG and --judged FILE")
-    comparison = run(splits, made, by=by, seeds=seeds, progress=progress(), say=say)
+    side = None if traffic is None else options.side_of(traffic, splits(0).train, columns)
+    comparison = run(splits, made, by=by, seeds=seeds, progress=progress(), side=side, say=say)
     if as_json:
         print_json(comparison.document())
     else:

@@ -18,6 +18,7 @@ def fit(
     log: Annotated[Path, typer.Argument(help="Click log: CSV, TSV (also .gz) or Parquet.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="Which method to train.")] = "mf",
+    traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -53,7 +54,7 @@ def fit(
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
-        elif changed := unlike(out, make, recommender, clicks, seed=seed):
+        elif changed := unlike(out, make, recommender, clicks, seed=seed, alone=traffic is None):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
             say(f"{out} holds this training, finished; to train it again, leave out --resume")
@@ -61,6 +62,7 @@ def fit(
     model = recommender.fit(
         clicks,
         seed=seed,
+        side=options.side_of(traffic, clicks, columns),
         progress=progress(),
         checkpoint=checkpoint,
         resume=resume,

@@ -5,14 +5,22 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from unexposed.data.clicks import Clicks
+    from unexposed.training.given import Side
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
 MethodNames = Annotated[str, typer.Option(help="Names, separated by commas.")]
 KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
 OwnLog = Annotated[Path | None, typer.Option(help="Your own click log.")]
+TrafficFile = Annotated[
+    Path | None,
+    typer.Option("--traffic", help="Pairs shown at random: user, item, and relevance or rating."),
+]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
 TitleColumn = Annotated[str | None, typer.Option(help="Column of names in --titles.")]
 Settings = Annotated[
@@ -65,6 +73,17 @@ class Columns:
 
 
 NO_COLUMNS = Columns()
+
+
+def side_of(traffic: Path | None, clicks: "Clicks", columns: Columns) -> "Side":
+    """Inputs of a training beside the clicks, from the options of a command."""
+    from unexposed.cli.talking import say
+    from unexposed.data.read_traffic import read_traffic
+    from unexposed.training.given import Side
+
+    if traffic is None:
+        return Side()
+    return Side(traffic=read_traffic(traffic, clicks, **columns.given(), say=say))
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:

@@ -41,6 +41,11 @@ def tune(
     start_from: Annotated[
         Path | None, typer.Option(help="A study whose best settings are tried early.")
     ] = None,
+    traffic: options.TrafficFile = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="held_out, or traffic: what judges a trial. (default: held_out)"),
+    ] = None,
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -49,11 +54,11 @@ def tune(
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Choose the settings of methods on held-out clicks; a stopped study resumes."""
+    """Choose settings on held-out clicks, or on random traffic; a stopped study resumes."""
     from unexposed.tuning.dissent import dissent
 
     if file is not None:
-        others = (methods, out, dataset, train, start_from, settings, criterion)
+        others = (methods, out, dataset, train, start_from, settings, criterion, traffic, by)
         if columns.are_given() or any(other is not None for other in others):
             raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
         labels = None if only is None else [arm.strip() for arm in only.split(",")]
@@ -67,14 +72,23 @@ def tune(
         clicks = clicks_alone(dataset, train, columns, data_dir)
         source = dataset or str(train and train.stem)
         assigned = options.assignments(settings, engine)
-        given = {"trials": trials or 40, "splits": splits or 1, "workers": workers, "seed": seed}
+        given: dict[str, Any] = {"trials": trials or 40, "splits": splits or 1}
+        given |= {"workers": workers, "seed": seed}
+        given["side"] = options.side_of(traffic, clicks, columns)
+        if by not in (None, "held_out", "traffic"):
+            raise InputError(f"--by is held_out or traffic, got {by!r}")
+        if by == "traffic":
+            if traffic is None or criterion is not None:
+                raise InputError("--by traffic needs --traffic FILE, and no --criterion")
+            criterion = by
         made = _tune(clicks, source, methods, assigned, out, start_from, criterion, **given)
     documents = []
     for label, document in made:
         documents.append(document)
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
-        say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+        judge = "quality on random traffic" if by == "traffic" else "held-out quality"
+        say(f"{label}: {judge} {best['value']:.4f} with {chosen}")
         if preferred := dissent(document):
             say(f"{label}: {options.disagreement(preferred, train)}")
     if as_json:
@@ -96,7 +110,8 @@ def _tune(
     from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
 
-    for label, method in parse_methods(methods, assigned, criterion=criterion).items():
+    held_out = None if criterion == search.TRAFFIC else criterion
+    for label, method in parse_methods(methods, assigned, criterion=held_out).items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
         document = search.tune(
             clicks,

@@ -17,6 +17,7 @@ from unexposed.experiments import studies as studies_of
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import METHODS, make, method
+from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT, criterion
 from unexposed.tuning.search import best_settings
 
@@ -39,7 +40,14 @@ _KEYS = {
     "miniature": dict,
     "tune": dict,
 }
-_METHOD_KEYS = {"method": str, "study": str, "exposure": str, "guide": str, "settings": dict}
+_METHOD_KEYS = {
+    "method": str,
+    "study": str,
+    "exposure": str,
+    "guide": str,
+    "traffic": float,
+    "settings": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -244,11 +252,24 @@ def _method_arm(
             _check_oracle(exposure, name, document)
         if guide is not None:
             _check_guide(guide, name)
+        made, traffic = make(name, **settings), table.get("traffic")
+        if traffic is not None:
+            _check_traffic(traffic, made, document["data"])
         stated = tuple(table.get("settings", {}))
-        given = table.get("study"), exposure, guide, stated
-        return Arm(label, make(name, **settings), *given)
+        return Arm(label, made, table.get("study"), exposure, guide, traffic, stated)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _check_traffic(share: float, made: Recommender, data: dict[str, Any]) -> None:
+    if not 0 < share <= 1:
+        raise InputError(f"traffic must lie in (0, 1], got {share}")
+    if "traffic" not in made.accepts:
+        raise InputError(f"{made.name} cannot use traffic{made.cure('traffic')}")
+    if "dataset" in data and "traffic" not in data:
+        raise InputError(
+            "traffic needs a world in [data], or a data set with traffic = SHARE of its judged part"
+        )
 
 
 def _check_guide(guide: str, name: str) -> None:

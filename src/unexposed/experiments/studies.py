@@ -55,6 +55,10 @@ class Plan:
     def guide(self) -> str | None:
         return self.experiment.arms[self.arm].guide
 
+    @property
+    def traffic(self) -> float | None:
+        return self.experiment.arms[self.arm].traffic
+
     def kept(self) -> dict[str, Any]:
         """The best settings of the study that it keeps, as far as its method has and frees them."""
         found = {} if self.keeps is None else search.best_settings(self.keeps)
@@ -149,7 +153,7 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
-        side=data.side(plan.exposure, plan.guide),
+        side=data.side(plan.exposure, plan.guide, plan.traffic),
         by=plan.experiment.criterion,
         say=say,
     )

@@ -22,6 +22,7 @@ class Arm:
     study: str | None = None  # tuning study of its settings
     exposure: str | None = None  # the part of a world's true exposure that it is given
     guide: str | None = None  # the validation set that it is given, of `guides.py`
+    traffic: float | None = None  # the share of random traffic that it is given, of `data.py`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -30,6 +31,8 @@ class Arm:
         """What it is given that clicks do not tell; such an arm competes with no other."""
         if self.exposure is not None:
             return "oracle"
+        if self.traffic is not None:
+            return "given random traffic"
         return "" if self.guide is None else f"given {guides.SAID[guides.parse(self.guide)[0]]}"
 
 
@@ -61,6 +64,7 @@ class Experiment:
             "settings": checks.values(arm.method) if arm.method else {},
             "exposure": arm.exposure,
             **({} if arm.guide is None else {"guide": arm.guide}),
+            **({} if arm.traffic is None else {"traffic": arm.traffic}),
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -81,9 +85,9 @@ class Task:
 
     @property
     def side(self) -> Side:
-        """Inputs of the method beside the clicks: true exposure, for an oracle, or a guide."""
+        """Inputs of the method beside the clicks: an oracle's true exposure, a guide, traffic."""
         arm = self.experiment.arms[self.arm]
-        return self.data.side(arm.exposure, arm.guide, seed=self.seed)
+        return self.data.side(arm.exposure, arm.guide, arm.traffic, seed=self.seed)
 
     @property
     def options(self) -> dict[str, Any]:

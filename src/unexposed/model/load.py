@@ -51,11 +51,18 @@ def load(folder: str | Path, make: Make, *, verify: bool = False) -> Model:
 
 
 def unlike(
-    folder: Path, make: Make, method: Recommender, clicks: Clicks, *, seed: int
+    folder: Path,
+    make: Make,
+    method: Recommender,
+    clicks: Clicks,
+    *,
+    seed: int,
+    alone: bool = True,
 ) -> list[str]:
     """The differences between this training and the one that made the saved model, in words.
 
-    An empty list means that the saved model is the finished result of this training.
+    An empty list means that the saved model is the finished result of this training. A training
+    that is given more than these clicks `alone` differs from any: a model keeps no row of it.
     """
     try:
         model, about = load(folder, make), archive.read(MODEL, folder).about
@@ -64,7 +71,7 @@ def unlike(
     facts = model.facts
     if facts.get("ended") == "interrupted":
         return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
-    if "updates" in facts or "side" in facts:
+    if "updates" in facts or "side" in facts or not alone:
         return ["it was given more than a log"]
     ran_on = facts.get("engine")
     asked = settings.values(method).get("engine", "auto")

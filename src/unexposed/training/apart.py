@@ -16,7 +16,7 @@ Pairs = TypeVar("Pairs", Impressions, Traffic)
 
 
 def check_ids(side: Side, clicks: Clicks) -> None:
-    """Refuse impressions or traffic of other users and items than the clicks."""
+    """Refuse impressions or traffic of other users and items than the clicks; empty traffic too."""
     parts: dict[str, HasIds | None] = {
         "impressions": side.impressions,
         "random traffic": side.traffic,
@@ -26,6 +26,8 @@ def check_ids(side: Side, clicks: Clicks) -> None:
             raise InputError(
                 f"the {what} must know the same users and items as the clicks, in the same order"
             )
+    if side.traffic is not None and len(side.traffic) == 0:
+        raise InputError("the random traffic holds no pair: give more of it, or none")
 
 
 def without_held_out(side: Side, clicks: Clicks, held_out: Clicks) -> Side:
