@@ -244,11 +244,12 @@ def test_whether_held_out_clicks_are_among_the_impressions_changes_no_bit():
     assert_same_parameters(*models)
 
 
-def test_a_training_that_does_not_know_its_held_out_clicks_does_not_see_them_as_shown(told):
+@pytest.mark.parametrize("how", ["shown", "logged"])
+def test_a_training_that_does_not_know_its_held_out_clicks_does_not_see_them_as_shown(how, told):
     # as in tuning a method without epochs: the impressions say themselves what was clicked
     train, held_out = LOG.clicks.hold_out(fraction=0.2, seed=1)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    fit("umf", LOG._replace(clicks=train), held_out=nothing, exposure_from="shown")
+    fit("umf", LOG._replace(clicks=train), held_out=nothing, exposure_from=how)
     pairs = set(listed(told[0].marking.known))
     assert not pairs & set(zip(held_out.users.tolist(), held_out.items.tolist(), strict=True))
 

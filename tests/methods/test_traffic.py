@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from shown_log import IDS, N_USERS, shown_log
 
-from small import COMPOSED, TRAINED, assert_same_parameters, quick
+from small import COMPOSED, TRAINED, assert_same_parameters, make_with, quick
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Traffic
+from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError
 from unexposed.methods import METHODS
 from unexposed.methods.composed import ComposedMethod
@@ -19,6 +19,7 @@ from unexposed.progress import Silent
 from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.apart import aligned, shares
+from unexposed.training.checkpoint import side_fingerprint
 from unexposed.training.given import Side
 
 LOG = shown_log()
@@ -243,6 +244,36 @@ def test_pairs_are_aligned_by_raw_ids():
     assert len(aligned(LOG.clicks.shown, like)) == sum(
         u in (3, 7) and i in (1, 2) for u, i in pairs_of(LOG.clicks.shown)
     )
+
+
+def test_a_fingerprint_does_not_depend_on_what_was_asked_of_the_traffic_before():
+    traffic = replace(LOG.traffic)
+    before = side_fingerprint(Side(traffic=traffic))
+    assert len(traffic.keys) == len(traffic)
+    assert side_fingerprint(Side(traffic=traffic)) == before
+    assert side_fingerprint(Side(traffic=traffic.pick(traffic.users > 0))) != before
+
+
+@pytest.mark.parametrize("strategy", ["bilevel", "joint"])
+def test_an_exposure_of_items_does_not_learn_from_pairs_whose_m_is_given(strategy):
+    everything = np.indices((N_USERS, 30)).reshape(2, -1)
+    shown = Impressions.from_pairs(*everything, propensity=np.full(N_USERS * 30, 0.5), **IDS)
+    given = {"strategy": strategy, "exposure_weight_decay": 0.0, "refit": False}
+
+    def learned(side, **settings):
+        method = quick("ubo with items", epochs=2, **given | settings)
+        # a held-out click would be dropped from the impressions, and its m learned
+        nothing = CLICKS.pick(np.zeros(len(CLICKS), dtype=bool))
+        return method.fit(CLICKS, nothing, side=side, progress=Silent()).parameters["exposure"]
+
+    first = make_with("ubo with items", given).composition().exposure.table(CLICKS, Side())
+    told = learned(Side(impressions=shown), exposure_from="logged")
+    np.testing.assert_array_equal(told, first)
+    judged = Traffic(*(part.astype(np.int32) for part in everything), shown.shown > 1, **IDS)
+    rest = judged.pick(~CLICKS.contain(judged.users, judged.items))
+    if strategy == "bilevel":  # there a click has no hypergradient
+        np.testing.assert_array_equal(learned(Side(traffic=rest)), first)
+    assert np.abs(learned(Side()) - first).max() > 1e-3
 
 
 # counts
