@@ -44,6 +44,7 @@ _HOME = {
     "read_features": "data.features",
     "with_items": "data.features",
     "read_pairs": "data.read",
+    "read_traffic": "data.read_traffic",
     "Model": "model.model",
     "Recommender": "model.recommender",
     "Side": "training.given",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, read_features, with_items
     from unexposed.data.read import read_judged, read_log, read_pairs
+    from unexposed.data.read_traffic import read_traffic
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.data.split import split

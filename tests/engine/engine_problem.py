@@ -16,6 +16,7 @@ from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Objective, Optimiser, Strategy
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.maths.relevance import Biases, DotProduct
+from unexposed.sampling.marks import Marks
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -71,8 +72,9 @@ def random_problem(
     most_drawn: int = 4,
     biases: Biases = "none",
     item_weights: bool = False,
+    marked: str = "",
 ) -> Problem:
-    """`n` clicks with 0 … `most_drawn` drawn items each."""
+    """`n` clicks with 0 … `most_drawn` drawn items each, "pairs" or "compared" pairs marked."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> NDArray[Any]:
@@ -96,15 +98,16 @@ def random_problem(
     }
     for ones in fixed_columns(relevance, parameters):
         ones[:] = 1
+    samples = Samples(
+        rows(n_users - 1, n),
+        start,
+        rows(n_items - 1, start[-1]),
+        rng.uniform(0.5, 2, n).astype(np.float32),
+        by_item if item_weights else None,
+    )
     return Problem(
         parameters,
-        Samples(
-            rows(n_users - 1, n),
-            start,
-            rows(n_items - 1, start[-1]),
-            rng.uniform(0.5, 2, n).astype(np.float32),
-            by_item if item_weights else None,
-        ),
+        replace(samples, marks=random_marks(samples, kind=marked)) if marked else samples,
         ValidationSet(rows(n_users // 2, 150), validation_items, rng.random(150) < 0.5),
         {
             "none": None,
@@ -112,6 +115,20 @@ def random_problem(
             "pair": rng.uniform(0.05, 1, (n_users, n_items)).astype(np.float32),
         },
         relevance,
+    )
+
+
+def random_marks(samples: Samples, *, kind: str, seed: int = 9) -> Marks:
+    """Weights with zeros, and a given m, also 1, for half of the pairs; "pairs": labels too."""
+    rng, n = np.random.default_rng(seed), len(samples.items)
+    label = samples.pairs().click
+    if kind == "pairs":
+        label = (rng.random(n) < 0.4).astype(np.float32)
+    known = np.where(rng.random(n) < 0.3, 1.0, rng.uniform(0.05, 1, n))
+    return Marks(
+        label,
+        (rng.uniform(0.2, 3, n) * (rng.random(n) < 0.9)).astype(np.float32),
+        np.where(rng.random(n) < 0.5, known, np.nan).astype(np.float32),
     )
 
 

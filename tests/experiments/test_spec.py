@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets, simulate
+from unexposed.data.clicks import Ratings
+from unexposed.data.ids import Ids
 from unexposed.data.semi_synthetic import GENERATORS
 from unexposed.errors import InputError
+from unexposed.evaluation.compare import refuse_shared
 from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import results
@@ -268,6 +271,12 @@ WORLD = "kind = 'compare'\n[data]\nsimulate = { users = 40, items = 20 }\n"
         (f"{WORLD}[methods.mf]\nguide = 'disliked'\n", "mf cannot be given a guide; these can"),
         (f"{WORLD}[methods.ubo]\nguide = 'dislike'\n", "no guide 'dislike'; did you mean"),
         (f"{WORLD}[methods.ubo]\nguide = 'traffic:2'\n", "the share of a guide must lie in"),
+        (f"{WORLD}[methods.mf]\ntraffic = 2\n", "traffic must lie in .0, 1., got 2"),
+        (f"{WORLD}[methods.ease]\ntraffic = 0.1\n", "ease cannot use traffic"),
+        (
+            "kind = 'compare'\n[data]\ndataset = 'coat'\n[methods.mf]\ntraffic = 0.1\n",
+            "traffic needs a world in .data., or a data set with traffic = SHARE",
+        ),
         (
             "also = ['true-relevance']\n"
             + WORLD.replace("simulate = { users = 40, items = 20 }", "dataset = 'coat'")
@@ -307,6 +316,39 @@ def test_a_guide_and_the_truth_reach_the_results_and_their_identity(tmp_path):
     assert by.users == np.count_nonzero(data.clicks.user_counts)
     for result in by.results:  # between the mean relevance of the least and of the most liked
         assert 0 < result.values["dcg@3"].mean() < 1 + 1 / np.log2(3) + 0.5
+
+
+def test_the_traffic_of_an_arm_and_its_use_reach_the_results_and_their_identity(tmp_path):
+    text = (
+        f"seeds = 1\n{WORLD.replace('20', '60')}[settings]\nepochs = 2\n[methods.mf]\n"
+        "[methods.more]\nmethod = 'mf'\ntraffic = 0.2\n"
+        "[methods.guided]\nmethod = 'ubo'\ntraffic = 0.2\nsettings = { traffic_use = 'guide' }\n"
+    )
+    found = read(tmp_path, text)
+    assert [arm.given for arm in found.arms.values()] == ["", *["given random traffic"] * 2]
+    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    assert [line.get("traffic") for line in lines] == [None, 0.2, 0.2]
+    assert all(running.is_current(found, line) for line in lines)
+    other = read(tmp_path, text.replace("0.2", "0.3"))
+    assert [running.is_current(other, line) for line in lines] == [True, False, False]
+
+
+def test_a_share_of_a_data_sets_judged_pairs_is_set_aside_as_traffic(monkeypatch):
+    users, items = np.repeat(np.arange(20), 10), np.tile(np.arange(10), 20)
+    stars = (1 + (users + items) % 5).astype(np.float32)
+    ids = {"user_ids": Ids.range(20), "item_ids": Ids.range(10)}
+    rated = Ratings(users.astype(np.int32), items.astype(np.int32), stars, **ids)
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: datasets.RatingData(rated, rated))
+    whole, parted = (
+        experiment_data.open_data({"dataset": "coat"} | given, BY)
+        for given in ({}, {"traffic": 0.4})
+    )
+    traffic = parted.side(None, traffic=1.0).traffic
+    assert len(traffic) + len(parted.judged) == len(whole.judged)
+    assert 0 < len(parted.side(None, traffic=0.5).traffic) < len(traffic)
+    refuse_shared(traffic, parted.judged)
+    with pytest.raises(InputError, match="an arm with traffic needs a world"):
+        whole.side(None, traffic=0.5)
 
 
 def test_fresh_labels_of_a_world_change_the_judgements_and_not_the_log():

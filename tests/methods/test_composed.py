@@ -7,7 +7,9 @@ from small import clicks_of, fitted, quick
 from unexposed.data.clicks import Clicks
 from unexposed.methods import METHODS, make
 from unexposed.methods.composed import ComposedMethod, PairSettings
+from unexposed.methods.known import Told
 from unexposed.model import fold_in
+from unexposed.training.given import Side
 
 COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
 PAIRWISE = [name for name in COMPOSED if not issubclass(METHODS[name], PairSettings)]
@@ -102,5 +104,6 @@ def test_the_host_draws_where_an_engine_would_reject_nearly_everything(clicked, 
     log[:, 0] = 0  # but nobody the first
     log[0] = np.arange(60) >= 60 - clicked
     method = quick("mf", negatives_exponent=1.0)
-    _, epoch = method._steps_and_epoch(DrawsItself(), clicks_of(log), 0, np.random.default_rng(0))
+    told, rng = Told(clicks_of(log), Side()), np.random.default_rng(0)
+    _, epoch = method._steps_and_epoch(DrawsItself(), told, 0, rng)
     assert epoch() == drawn_by

@@ -1,14 +1,18 @@
 """Models updated with newer clicks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from small import COMPOSED, METHODS, UPDATING, clicks_of, make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.shown import Impressions
 from unexposed.data.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import load
+from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
 from unexposed.training.given import Side
@@ -150,3 +154,26 @@ def test_side_information_must_be_given_again(older, newer):
         model.update(newer)
     updated = model.update(newer, side=Side(exposure=np.full(50, 0.4)), progress=Silent())
     np.testing.assert_allclose(updated.exposure(["u0"], ["i45"]), 0.4)
+
+
+def test_the_impressions_of_the_newer_log_are_used_under_their_raw_ids(older, newer, monkeypatch):
+    shown = Impressions.from_pairs(
+        np.repeat(np.arange(80), 3),
+        np.tile([0, 20, 49], 80),
+        user_ids=newer.user_ids,
+        item_ids=newer.item_ids,
+    )
+    wanted = named(shown) - named(older) - named(newer)
+    told, made = [], ComposedMethod.told
+    monkeypatch.setattr(
+        ComposedMethod,
+        "told",
+        lambda method, clicks, side: told.append(made(method, clicks, side)) or told[-1],
+    )
+    model = quick("mf", negatives_from="unclicked").fit(older, progress=Silent())
+    model = replace(model, method=replace(model.method, negatives_from="shown"))
+    updated = model.update(replace(newer, shown=shown), epochs=1, progress=Silent())
+    users, items = told[-1].pool
+    raw = updated.user_ids.values[users], updated.item_ids.values[items]
+    assert set(zip(*raw, strict=True)) == wanted
+    assert "side" not in updated.facts  # a later update needs no impressions again

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import check_use, with_features
+from unexposed.cli.features import with_features
 from unexposed.cli.talking import print_json, progress, say
 from unexposed.errors import InputError
 
@@ -31,6 +31,7 @@ def compare(
         str | None,
         typer.Option(help="How to evaluate. (default: ubo-ijcai22; on later clicks: catalogue)"),
     ] = None,
+    traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
     user_features: options.UserFeatures = None,
     item_features: options.ItemFeatures = None,
@@ -59,12 +60,12 @@ def compare(
         splits = _dataset_splits(dataset, by, data_dir, split)
     elif train is not None and (judged is not None or later):
         splits, side = _file_splits(train, judged, by, columns, split, files)
-        check_use(made, side)
     else:
         raise InputError(
             "give --dataset NAME, or --train LOG with --judged FILE, or with --split time:0.8 to "
             "judge by its later clicks"
         )
+    side = options.with_traffic(side, traffic, splits(0).train, columns)
     comparison = run(splits, made, by=by, seeds=seeds, side=side, progress=progress(), say=say)
     if as_json:
         print_json(comparison.document())

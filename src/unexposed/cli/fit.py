@@ -21,6 +21,7 @@ def fit(
     log: options.Log,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
+    traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
     settings: options.Settings = None,
     engine: options.EngineName = None,
@@ -59,14 +60,17 @@ def fit(
     clicks = read_log(log, **columns.given(), say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features)
     check_use({method: recommender}, side)
+    side = options.with_traffic(side, traffic, clicks, columns)
     check_ids(clicks)
     say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
     if resume and not is_kept(checkpoint):
         if not out.exists():
             say(f"there is no {checkpoint} to resume from: training from the start")
-        elif side.given():
+        elif side.given() - {"traffic"}:
             say(f"{out} may be of other features: training from the start")
-        elif changed := unlike(out, make, recommender, clicks, seed=seed, split=split):
+        elif changed := unlike(
+            out, make, recommender, clicks, seed=seed, split=split, alone=traffic is None
+        ):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
             say(f"{out} holds this training, finished; to train it again, take --force instead")

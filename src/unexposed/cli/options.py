@@ -2,12 +2,16 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from unexposed.data.clicks import Clicks
+    from unexposed.training.given import Side
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
 MethodNames = Annotated[
@@ -17,6 +21,10 @@ KnownDataset = Annotated[str | None, typer.Option(help="A known data set.")]
 LOG = "Click log: CSV, TSV, JSON lines or Parquet; folder, 'pattern*', - or database."
 Log = Annotated[str, typer.Argument(help=LOG)]
 OwnLog = Annotated[str | None, typer.Option(help="Your own click log.")]
+TrafficFile = Annotated[
+    Path | None,
+    typer.Option("--traffic", help="Pairs shown at random: user, item, and relevance or rating."),
+]
 Titles = Annotated[Path | None, typer.Option(help="File with the names of items, by id.")]
 TitleColumn = Annotated[str | None, typer.Option(help="Column of names in --titles.")]
 Settings = Annotated[
@@ -109,6 +117,20 @@ class Columns(JudgedColumns):
 
 NO_COLUMNS = Columns()
 NO_JUDGED_COLUMNS = JudgedColumns()
+
+
+def with_traffic(
+    side: "Side | None", traffic: Path | None, clicks: "Clicks", columns: Columns
+) -> "Side":
+    """Inputs of a training beside the clicks, with the random traffic of this file."""
+    from unexposed.cli.talking import say
+    from unexposed.data.read_traffic import read_traffic
+    from unexposed.training.given import Side
+
+    side = side or Side()
+    if traffic is None:
+        return side
+    return replace(side, traffic=read_traffic(traffic, clicks, **columns.judged(), say=say))
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:

@@ -45,6 +45,11 @@ def tune(
     start_from: Annotated[
         Path | None, typer.Option(help="A study whose best settings are tried early.")
     ] = None,
+    traffic: options.TrafficFile = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="held_out, or traffic: what judges a trial. (default: held_out)"),
+    ] = None,
     columns: options.Columns = options.NO_COLUMNS,
     user_features: options.UserFeatures = None,
     item_features: options.ItemFeatures = None,
@@ -56,11 +61,11 @@ def tune(
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Choose the settings of methods on held-out clicks; a stopped study resumes."""
+    """Choose settings on held-out clicks, or on random traffic; a stopped study resumes."""
     from unexposed.tuning.dissent import dissent
 
     if file is not None:
-        others = (methods, out, dataset, train, start_from, settings, criterion, split)
+        others = (methods, out, dataset, train, start_from, settings, criterion, split, traffic, by)
         features = (user_features, item_features)
         if columns.are_given() or any(other is not None for other in (*others, *features)):
             raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
@@ -79,12 +84,19 @@ def tune(
         clicks, side = with_features(clicks, columns, *files)
         source = dataset or log_called(str(train))
         assigned = options.assignments(settings, engine)
+        side = options.with_traffic(side, traffic, clicks, columns)
         given: dict[str, Any] = {
             "trials": trials or 40,
             "splits": splits or 1,
             "workers": workers,
             "seed": seed,
         }
+        if by not in (None, "held_out", "traffic"):
+            raise InputError(f"--by is held_out or traffic, got {by!r}")
+        if by == "traffic":
+            if traffic is None or criterion is not None:
+                raise InputError("--by traffic needs --traffic FILE, and no --criterion")
+            criterion = by
         how: dict[str, Any] = {"start_from": start_from, "criterion": criterion, "split": split}
         made = _tune(clicks, side, source, methods, assigned, out, **how, **given)
     documents = []
@@ -92,7 +104,8 @@ def tune(
         documents.append(document)
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
-        say(f"{label}: held-out quality {best['value']:.4f} with {chosen}")
+        judge = "quality on random traffic" if by == "traffic" else "held-out quality"
+        say(f"{label}: {judge} {best['value']:.4f} with {chosen}")
         if nothing_better := _nothing_better(document):
             say(f"{label}: {nothing_better}")
         if preferred := dissent(document):
@@ -134,7 +147,8 @@ def _tune(
     from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
 
-    asked = parse_methods(methods, assigned, criterion=criterion)
+    held_out = None if criterion == search.TRAFFIC else criterion
+    asked = parse_methods(methods, assigned, criterion=held_out)
     check_use(asked, side)
     for label, method in asked.items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])

@@ -1,11 +1,11 @@
 """The engine that runs a method's steps, by name or by what is fastest here."""
 
-from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
 from unexposed.engine import cuda
+from unexposed.engine.closed_form import NO_MARKS
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
@@ -24,16 +24,21 @@ def build(
     features: NDArray[Any] | None = None,
     validation: ValidationSet | None = None,
     relevance: Relevance | None = None,
+    marked: bool = False,
     name: Name = "auto",
 ) -> Engine:
     """The engine of this name, or the fastest one that knows the objective and runs here.
 
-    Without a relevance model it is the dot product of `user_factors` and `item_factors`.
+    Without a relevance model it is the dot product of `user_factors` and `item_factors`. `marked`
+    says that samples will have marks, which the cuda engine does not run.
     """
     is_product = relevance is None or isinstance(relevance, DotProduct)
     known = is_product and has_closed_form(objective, parameters, features)
     if name == "auto":
-        name = "reference" if not known else "cuda" if cuda.available() else "cpu"
+        on_gpu = cuda.available() and not marked
+        name = "reference" if not known else "cuda" if on_gpu else "cpu"
+    elif name == "cuda" and marked:
+        raise InputError(NO_MARKS)
     elif name == "cuda" and not cuda.available():
         raise InputError("the cuda engine needs a CUDA GPU and triton; use engine cpu or auto")
     given: dict[str, Any] = {
@@ -46,5 +51,6 @@ def build(
         return ReferenceEngine(objective, optimiser, parameters, **given)
     if not is_product:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
-    engines: dict[str, Callable[..., Engine]] = {"cuda": CudaEngine, "cpu": CpuEngine}
-    return engines[name](objective, optimiser, parameters, **given)
+    if name == "cpu":
+        return CpuEngine(objective, optimiser, parameters, marked=marked, **given)
+    return CudaEngine(objective, optimiser, parameters, **given)

@@ -12,6 +12,10 @@ from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
 Code = TypeVar("Code")
+NO_MARKS = (
+    "the cuda engine does not run given exposures, random traffic and counts of single pairs; "
+    "use engine cpu or auto"
+)
 
 
 def check_objective(
@@ -43,3 +47,5 @@ def check_samples(samples: Samples, *, n_users: int, n_items: int) -> None:
             raise InputError(f"a sample names {what} {rows.max()}, but there are {n}")
     if samples.item_weight is not None and len(samples.item_weight) != n_items:
         raise InputError(f"{len(samples.item_weight)} items have a weight, but there are {n_items}")
+    if samples.marks is not None and len(samples.marks.click) != len(samples.items):
+        raise InputError(f"{len(samples.marks.click)} pairs are marked of {len(samples.items)}")

@@ -166,10 +166,10 @@ class ReferenceEngine:
 
     def _given(self, pairs: "_Batch") -> Tensor:
         if self._exposure is None:
-            return torch.ones((), dtype=self._dtype)
+            return pairs.with_known(torch.ones((), dtype=self._dtype))
         if self._exposure.dim() == 1:
-            return self._exposure[pairs.items]
-        return self._exposure[pairs.users, pairs.items]
+            return pairs.with_known(self._exposure[pairs.items])
+        return pairs.with_known(self._exposure[pairs.users, pairs.items])
 
     def _alpha(self, pairs: "_Batch") -> tuple[Tensor, ...]:
         """The exposure parameters that the batch touches, as leaves: e (or its map), w, b."""
@@ -181,12 +181,15 @@ class ReferenceEngine:
         return tuple(t.requires_grad_() for t in (first, *rest))
 
     def _learned(self, pairs: "_Batch", alpha: tuple[Tensor, ...]) -> Tensor:
-        """m of each pair of the batch, as a function of α; ω enters detached."""
+        """m of each pair of the batch, as a function of α; ω enters detached.
+
+        A known m is a constant: no gradient reaches α through it.
+        """
         assert self._exposure is not None
         first, gate_weight, gate_bias = alpha
         if self._features is not None:
             first = self._features[pairs.user_rows] @ first
-        return gated(
+        learned = gated(
             first[pairs.user_at],
             self._relevance.item_vectors(self._tables, pairs.items),
             gate_weight,
@@ -194,6 +197,7 @@ class ReferenceEngine:
             self._exposure[pairs.items],
             offset=self._objective.offset,
         )
+        return pairs.with_known(learned)
 
     def _train_loss(self, pairs: "_Batch") -> Callable[..., Tensor]:
         """L_train(ω, α) of the batch, a sum over its pairs, ω being the rows it touches."""
@@ -266,6 +270,14 @@ class _Batch:
         # the pair of the click that each pair belongs to
         self.first_at = torch.from_numpy(np.repeat(samples.start[:-1], np.diff(samples.start)))
         self.user_rows, self.user_at = torch.unique(self.users, return_inverse=True)
+        known = pairs.exposure
+        self._known = None if known is None else torch.from_numpy(known).to(dtype)
+
+    def with_known(self, exposure: Tensor) -> Tensor:
+        """This exposure, except for pairs whose m is given."""
+        if self._known is None:
+            return exposure
+        return torch.where(torch.isnan(self._known), exposure, self._known)
 
 
 def _indices(validation: ValidationSet, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

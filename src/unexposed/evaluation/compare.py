@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.cards import Card, Shown
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks, Judgements, Split, pair_keys
 from unexposed.data.frames import Library, as_frame
+from unexposed.data.shown import Traffic
 from unexposed.data.split import split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
@@ -159,27 +160,32 @@ def compare(
     by: Protocol,
     seeds: int,
     progress: show.Progress,
-    say: Callable[[str], None] = lambda _: None,
     side: Side | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Train every method on every seed's split and evaluate it by the protocol.
 
-    A method is given the parts of `side` that it can use. Ctrl-C keeps the methods whose seeds are
-    all done.
+    Every method is given the parts of `side` that it accepts. Ctrl-C keeps the methods whose
+    seeds are all done.
     """
     if by.candidates == "logged":
         raise InputError(f"protocol {by.name!r} is for a model and a log: use evaluate")
     if not isinstance(seeds, int) or seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
     made = [splits(seed) for seed in range(seeds)]
+    side = side or Side()
+    for part in made:
+        refuse_shared(side.traffic, part.judged)
+    for what in sorted(side.given()):
+        if unable := [la for la, m in methods.items() if what not in m.accepts]:
+            say(f"trained without {what}, which they cannot use: {', '.join(unable)}")
     results: list[Result] = []
     users = 0
     interrupted = False
     with progress as told:
         for label, recommender in methods.items():
             try:
-                given = side and side.only(recommender.takes)
-                result, users = _run(label, recommender, made, by, told, given)
+                result, users = _run(label, recommender, made, by, told, side)
             except KeyboardInterrupt:
                 if not results:
                     raise
@@ -190,13 +196,26 @@ def compare(
     return Comparison(by, users, seeds, results, interrupted)
 
 
+def refuse_shared(traffic: Traffic | None, judged: Judgements) -> None:
+    """Refuse random traffic that tells judged labels."""
+    if traffic is None:
+        return
+    judged_keys = pair_keys(judged.users, judged.items, len(judged.item_ids))
+    shared = int(np.isin(judged_keys, traffic.keys).sum())
+    if shared:
+        raise InputError(
+            f"the random traffic and the judged pairs share {shared:,} pairs, whose labels would "
+            "judge what was trained on them: leave these out of one"
+        )
+
+
 def _run(
     label: str,
     recommender: Recommender,
     splits: list[Split],
     by: Protocol,
     told: show.Progress,
-    side: Side | None,
+    side: Side,
 ) -> tuple[Result, int]:
     rows: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in by.metrics}
     total = 0.0
@@ -204,7 +223,8 @@ def _run(
     said: dict[str, list[list[float]]] = {}
     for seed, parts in enumerate(splits):
         labelled = Labelled(told, f"{label}, seed {seed}")
-        model, seconds = train(recommender, parts, seed=seed, progress=labelled, side=side)
+        given = side.only(recommender.accepts)
+        model, seconds = train(recommender, parts, seed=seed, progress=labelled, side=given)
         total += seconds
         for name, value in model.facts.get("criteria", {}).items():
             said.setdefault(name, []).append(value)

@@ -4,9 +4,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from unexposed.data import datasets, simulate
 from unexposed.data.clicks import Clicks, Indices, Judgements, Split
 from unexposed.data.semi_synthetic import GENERATORS, trim
+from unexposed.data.shown import Traffic
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
 from unexposed.experiments import guides
@@ -16,7 +19,7 @@ from unexposed.settings import check_keys
 from unexposed.training.given import Side
 
 SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
-    "dataset": {"dataset": str},
+    "dataset": {"dataset": str, "traffic": float},
     "semi_synthetic": {
         "semi_synthetic": str,
         "generator": str,
@@ -48,6 +51,7 @@ class Data:
     world_seed: int = 0  # of the world's log
     disliked: tuple[Indices, Indices] | None = None  # rated pairs that are no clicks
     features: dict[str, Any] = field(default_factory=dict)  # part of `Side` → rows
+    set_aside: Traffic | None = None  # judged pairs that judge no method: see `traffic` in [data]
 
     def known_world(self, kind: str) -> simulate.World:
         """Return the world, for a kind of experiment that needs its true exposure."""
@@ -62,11 +66,12 @@ class Data:
         self,
         oracle: str | None,
         guide: str | None = None,
+        traffic: float | None = None,
         features: tuple[str, ...] = (),
         *,
         seed: int = 0,
     ) -> Side:
-        """Inputs of a method beside the clicks: a part of the true exposure, a guide, features."""
+        """What an arm is given beside the clicks: a true exposure, a guide, traffic, features."""
         given = None if oracle is None else ORACLES[oracle](self.known_world("compare"))
         for name in features:
             if name not in self.features:
@@ -74,8 +79,24 @@ class Data:
         return Side(
             exposure=given,
             validation=None if guide is None else self._guide(guide, seed),
+            traffic=None if traffic is None else self._traffic(traffic),
             **{name: self.features[name] for name in features},
         )
+
+    def _traffic(self, share: float) -> Traffic:
+        """Random traffic: a share of a world's pairs, or of the judged pairs that were set aside.
+
+        A larger share holds every pair of a smaller one.
+        """
+        if self.world is not None:
+            return guides.traffic_of_world(self.world, share, self.judged, seed=self.world_seed)
+        if self.set_aside is None:
+            raise InputError(
+                "an arm with traffic needs a world in [data], or a data set with traffic = SHARE "
+                "of its judged pairs"
+            )
+        lots = np.random.default_rng([self.world_seed, 1]).random(len(self.set_aside))
+        return self.set_aside.pick(lots < share)
 
     def _guide(self, guide: str, seed: int) -> ValidationSet:
         if self.world is not None:
@@ -95,6 +116,8 @@ def checked(table: dict[str, Any], where: str) -> dict[str, Any]:
         raise InputError(f"{where} must name one of {', '.join(SOURCES)}, got {len(named)} of them")
     (source,) = named
     check_keys(table, SOURCES[source], where)
+    if not 0 < table.get("traffic", 0.5) < 1:
+        raise InputError(f"{where}: traffic must lie between 0 and 1, got {table['traffic']}")
     if source == "simulate":
         check_keys(table["simulate"], WORLD, f"{where} simulate")
         return {**table, "simulate": {**WORLD_DEFAULTS, **table["simulate"]}}
@@ -120,13 +143,22 @@ def open_data(table: dict[str, Any], by: Protocol, data_dir: datasets.Folder | N
     if "dataset" in table:
         data = datasets.load(table["dataset"], data_dir=data_dir)
         below = ~data.logged.liked(threshold=by.threshold)
+        clicks, judged = clicks_and_judgements(data.logged, data.random, by)
+        set_aside = None
+        if "traffic" in table:
+            lots = np.random.default_rng(0).random(len(judged)) < table["traffic"]
+            judged, part = judged.pick(~lots), judged.pick(lots)
+            ids = part.user_ids, part.item_ids
+            set_aside = Traffic(part.users, part.items, part.relevant, *ids)
         return Data(
-            *clicks_and_judgements(data.logged, data.random, by),
+            clicks,
+            judged,
             by.held_out,
             disliked=(data.logged.users[below], data.logged.items[below]),
             features={
                 name: rows for name in FEATURES if (rows := getattr(data, name, None)) is not None
             },
+            set_aside=set_aside,
         )
     if "simulate" in table:
         given = dict(table["simulate"])

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks, Indices, Judgements, pair_keys
+from unexposed.data.shown import Traffic
 from unexposed.data.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.sampling.validation import ValidationSet
@@ -49,6 +50,15 @@ def of_world(world: World, text: str, *, seed: int) -> ValidationSet:
         found.append((users + first, items, liked[taken]))
         first += len(shown)
     return _set(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def traffic_of_world(world: World, share: float, judged: Judgements, *, seed: int) -> Traffic:
+    """A share of the pairs of a world as random traffic for training; no judged pair is in it."""
+    found = of_world(world, f"traffic:{share}", seed=seed)
+    keys = pair_keys(found.users, found.items, world.n_items)
+    told = np.isin(keys, pair_keys(judged.users, judged.items, world.n_items))
+    ids = judged.user_ids, judged.item_ids
+    return Traffic(found.users, found.items, found.relevant, *ids).pick(~told)
 
 
 def of_ratings(

@@ -17,6 +17,7 @@ from unexposed.experiments import studies as studies_of
 from unexposed.experiments.kinds import KINDS
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import METHODS, make, method
+from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT, criterion
 from unexposed.tuning.search import best_settings
 
@@ -45,6 +46,7 @@ _METHOD_KEYS = {
     "exposure": str,
     "guide": str,
     **dict.fromkeys(experiment_data.FEATURES, bool),
+    "traffic": float,
     "settings": dict,
 }
 
@@ -261,11 +263,24 @@ def _method_arm(
             if part not in method(name).takes:
                 able = ", ".join(n for n, other in METHODS.items() if part in other.takes)
                 raise InputError(f"{name} cannot use {part}; these can: {able}")
+        made, traffic = make(name, **settings), table.get("traffic")
+        if traffic is not None:
+            _check_traffic(traffic, made, document["data"])
         stated = tuple(table.get("settings", {}))
-        given = table.get("study"), exposure, guide, features, stated
-        return Arm(label, make(name, **settings), *given)
+        return Arm(label, made, table.get("study"), exposure, guide, traffic, features, stated)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _check_traffic(share: float, made: Recommender, data: dict[str, Any]) -> None:
+    if not 0 < share <= 1:
+        raise InputError(f"traffic must lie in (0, 1], got {share}")
+    if "traffic" not in made.accepts:
+        raise InputError(f"{made.name} cannot use traffic{made.cure('traffic')}")
+    if "dataset" in data and "traffic" not in data:
+        raise InputError(
+            "traffic needs a world in [data], or a data set with traffic = SHARE of its judged part"
+        )
 
 
 def _check_guide(guide: str, name: str) -> None:

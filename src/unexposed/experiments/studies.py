@@ -55,6 +55,14 @@ class Plan:
     def guide(self) -> str | None:
         return self.experiment.arms[self.arm].guide
 
+    @property
+    def traffic(self) -> float | None:
+        return self.experiment.arms[self.arm].traffic
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.experiment.arms[self.arm].features
+
     def kept(self) -> dict[str, Any]:
         """The best settings of the study that it keeps, as far as its method has and frees them."""
         found = {} if self.keeps is None else search.best_settings(self.keeps)
@@ -149,7 +157,7 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
-        side=data.side(plan.exposure, plan.guide, plan.experiment.arms[plan.arm].features),
+        side=data.side(plan.exposure, plan.guide, plan.traffic, plan.features),
         by=plan.experiment.criterion,
         say=say,
     )

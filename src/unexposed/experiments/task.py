@@ -22,6 +22,7 @@ class Arm:
     study: str | None = None  # tuning study of its settings
     exposure: str | None = None  # the part of a world's true exposure that it is given
     guide: str | None = None  # the validation set that it is given, of `guides.py`
+    traffic: float | None = None  # the share of random traffic that it is given, of `data.py`
     features: tuple[str, ...] = ()  # of the data set, given to it: parts of `Side`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Arm:
         if self.exposure is not None:
             return "oracle"
         told = [] if self.guide is None else [guides.SAID[guides.parse(self.guide)[0]]]
+        told += [] if self.traffic is None else ["random traffic"]
         told += [name.replace("_", " ") for name in self.features]
         return f"given {' and '.join(told)}" if told else ""
 
@@ -65,6 +67,7 @@ class Experiment:
             "exposure": arm.exposure,
             **({} if arm.guide is None else {"guide": arm.guide}),
             **({"features": list(arm.features)} if arm.features else {}),
+            **({} if arm.traffic is None else {"traffic": arm.traffic}),
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -85,9 +88,9 @@ class Task:
 
     @property
     def side(self) -> Side:
-        """Inputs of the method beside the clicks: true exposure, for an oracle, or a guide."""
+        """Inputs of the method beside the clicks: an oracle's true exposure, a guide, traffic."""
         arm = self.experiment.arms[self.arm]
-        return self.data.side(arm.exposure, arm.guide, arm.features, seed=self.seed)
+        return self.data.side(arm.exposure, arm.guide, arm.traffic, arm.features, seed=self.seed)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -72,6 +72,10 @@ FACTS: dict[str, Rule] = TRAINED | {
     "side": list_of(is_text),
     "split": is_text,
     "encodings": table_of(list_of(lambda value: isinstance(value, dict))),  # of features, by role
+    "log_impressions": is_text,  # their fingerprint
+    "impressions": is_count,  # pairs used
+    "attention": is_number,
+    "traffic": is_count,
     "epochs_before": is_epochs,
     "updates": is_count,
 }

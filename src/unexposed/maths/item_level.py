@@ -119,6 +119,7 @@ class Block(NamedTuple):
     users: slice | NDArray[Any]
     clicked: tuple[NDArray[Any], NDArray[Any]]  # row of the block, item
     weight: NDArray[Any]  # of an unclicked pair in the loss, (users, 1) or (users, items)
+    given: tuple[NDArray[Any], NDArray[Any]] | None = None  # pairs whose m is not the item's
 
 
 def hypergradient(factors: Factors, direction: Factors, exposure: Table, block: Block) -> Array:
@@ -133,6 +134,8 @@ def hypergradient(factors: Factors, direction: Factors, exposure: Table, block: 
     missed = dislike + (1 - exposure) * relevance  # 1 − mp, without its rounding to 0
     change = block.weight * relevance * dislike / (missed * missed) * along
     change[block.clicked] = 0.0  # appendix B: a click has no hypergradient
+    if block.given is not None:
+        change[block.given] = 0.0
     total: Array = -change.sum(axis=0, dtype=np.float64)
     return total
 
@@ -144,5 +147,7 @@ def train_gradient(factors: Factors, exposure: Table, block: Block) -> Array:
     change = block.weight * relevance / (expit(-logits) + (1 - exposure) * relevance)
     rows, items = block.clicked
     change[rows, items] = -1 / exposure[items]
+    if block.given is not None:
+        change[block.given] = 0.0
     total: Array = change.sum(axis=0, dtype=np.float64)
     return total

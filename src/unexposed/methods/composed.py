@@ -25,6 +25,7 @@ from unexposed.engine.objective import (
 from unexposed.errors import InputError
 from unexposed.kernel_cache import noticing
 from unexposed.maths.item_level import log_share
+from unexposed.maths.losses import PAIRWISE_LOSSES
 from unexposed.maths.relevance import (
     ITEM_FEATURES,
     Biases,
@@ -34,6 +35,7 @@ from unexposed.maths.relevance import (
     columns_of,
 )
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock, Popularity
+from unexposed.methods.known import Counts, ExposureFrom, Known, Told
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
@@ -49,6 +51,7 @@ from unexposed.training.clock import ExposureClock
 from unexposed.training.given import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
+TrafficUse = Literal["training", "none"]
 BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users
 STEP = 2  # raised when a step computes something else: older results no longer count
 
@@ -102,7 +105,9 @@ class Composition:
 class ComposedMethod(TrainedMethod):
     """A composition, trained by Adam on batches of clicks with their drawn items."""
 
-    takes: ClassVar[frozenset[str]] = frozenset({"start", "item_features"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"start", "impressions", "traffic", "item_features"}
+    )
     step: ClassVar[int] = STEP
 
     dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
@@ -124,7 +129,8 @@ class ComposedMethod(TrainedMethod):
     )
     negatives_from: Source = setting(
         "unclicked",
-        "what negatives are drawn from: items the user has not clicked, or all items",
+        "what negatives are drawn from: items the user has not clicked, all items, or items shown "
+        "to the user and not clicked (of a user without such items, unclicked ones)",
         search=["unclicked", "catalogue"],
     )
     negatives_exponent: float = setting(
@@ -140,6 +146,18 @@ class ComposedMethod(TrainedMethod):
         False,
         "add a bias of the user and one of the item to the logit, without weight decay",
         search=[False, True],
+    )
+    traffic_use: TrafficUse = setting(
+        "training", "of random traffic: extra training pairs with m = 1, or none but epoch_by"
+    )
+    traffic_weight: float = setting(
+        1.0, "of a pair of the random traffic; a click counts 1", above=0
+    )
+    counts: Counts = setting(
+        "ignored", "weigh a click by how often the pair was clicked, n, or by log₂(1 + n)"
+    )
+    count_weight: float = setting(
+        1.0, "α of the weight (1 + α·n)/(1 + α) of a click, where counts are used", above=0
     )
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
@@ -160,7 +178,37 @@ class ComposedMethod(TrainedMethod):
     def optimiser(self) -> Optimiser:
         return self.composition().optimiser(self.learning_rate, self.weight_decay)
 
-    def build(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> Engine:
+    def traffic_uses(self) -> list[str]:
+        uses: dict[str, list[str]] = {"both": ["training", "guide"], "none": []}
+        return uses.get(self.traffic_use, [self.traffic_use]) + super().traffic_uses()
+
+    def told(self, clicks: Clicks, side: Side) -> Told:
+        """What is known of single pairs, as far as the settings use it."""
+        parts = self.composition()
+        known = Known(
+            traffic_weight=self.traffic_weight,
+            counts=self.counts,
+            count_weight=self.count_weight,
+            draws_shown=parts.drawing.source == "shown",
+        )
+        if isinstance(self, PopularitySettings):
+            known = replace(
+                known,
+                exposure=self.exposure_from,
+                attention=self.attention,
+                floor=self.popularity_floor,
+            )
+        return known.told(
+            clicks,
+            side,
+            learned_from=parts.learned_from(clicks, side),
+            inverse=parts.loss.startswith("inverse_propensity"),
+            negatives=self.negatives if parts.loss in PAIRWISE_LOSSES else 0,
+        )
+
+    def build(
+        self, clicks: Clicks, side: Side, rng: np.random.Generator, *, marked: bool = False
+    ) -> Engine:
         """The engine that will train this method, before its first step."""
         parts = self.composition()
         relevance = parts.relevance_of(parts.learned_from(clicks, side))
@@ -182,6 +230,7 @@ class ComposedMethod(TrainedMethod):
             exposure=parts.exposure.table(clicks, side),
             features=side.user_rows,
             validation=guide,
+            marked=marked,
             name=self.engine,
         )
 
@@ -190,7 +239,9 @@ class ComposedMethod(TrainedMethod):
     ) -> training.Trainee:
         parts = self.composition()
         rng = np.random.default_rng(seed)
-        engine = self.build(clicks, side, rng)
+        told = self.told(clicks, side)
+        side = told.side
+        engine = self.build(clicks, side, rng, marked=told.marking is not None)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
         if name == "cuda":
@@ -203,25 +254,25 @@ class ComposedMethod(TrainedMethod):
             progress.note("features run on the reference engine, the slowest")
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
-        learned_from, featured = parts.learned_from(clicks, side), self._featured(clicks, side)
-        biases = _bias_start(parts.relevance_of(learned_from))
+        featured = self._featured(clicks, side)
+        biases = _bias_start(parts.relevance_of(parts.learned_from(clicks, side)))
 
         def learned() -> Parameters:
             found = engine.parameters()
             return found if featured is None else featured.combined(found)
 
         trainee = training.Trainee(
-            *self._steps_and_epoch(engine, learned_from, seed, rng, featured),
+            *self._steps_and_epoch(engine, told, seed, rng, featured),
             parameters=lambda: parts.exposure.kept(learned(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
-            facts={"engine": name},
+            facts={"engine": name} | told.facts,
         )
-        clock = self._clock(clicks, side, rng)
+        clock = self._clock(clicks, told, rng)
         return trainee if clock is None else clock.beside(trainee, engine)
 
-    def _clock(self, clicks: Clicks, side: Side, rng: np.random.Generator) -> ExposureClock | None:
+    def _clock(self, clicks: Clicks, told: Told, rng: np.random.Generator) -> ExposureClock | None:
         """What moves an exposure that learns after every epoch; None: nothing of that kind."""
-        parts = self.composition()
+        parts, side = self.composition(), told.side
         learning = parts.learning
         if (
             not isinstance(parts.exposure, OnClock)
@@ -229,7 +280,7 @@ class ComposedMethod(TrainedMethod):
             or learning.strategy == "frozen"
         ):
             return None
-        drawing, learned_from = parts.drawing, parts.learned_from(clicks, side)
+        drawing, learned_from = parts.drawing, told.clicks
         featured = self._featured(clicks, side)
         counted: Any = 1 if featured is None else featured.clicked
         return ExposureClock(
@@ -244,6 +295,7 @@ class ComposedMethod(TrainedMethod):
             weight=lambda users: drawing.expected_weight(learned_from, users) * counted,
             fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
             featured=featured,
+            given=told.given_pairs(),
             rng=rng,
         )
 
@@ -266,7 +318,7 @@ class ComposedMethod(TrainedMethod):
     def _steps_and_epoch(
         self,
         engine: Engine,
-        clicks: Clicks,
+        told: Told,
         seed: int,
         rng: np.random.Generator,
         featured: WithFeatures | None = None,
@@ -276,13 +328,14 @@ class ComposedMethod(TrainedMethod):
         Where items have features, those that nobody clicked count for nothing when drawn: they
         would teach that what is new is disliked.
         """
+        clicks, marking = told.clicks, told.marking
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
-        sampler = drawing.sampler(clicks)
-        if isinstance(engine, DrawsSamples) and sampler.rejects_few():
+        sampler = drawing.sampler(clicks, told.pool)
+        if isinstance(engine, DrawsSamples) and marking is None and sampler.rejects_few():
             there = engine.sampler(clicks, drawing, seed=seed)
             return (
                 lambda: steps(there.draw()),
@@ -291,10 +344,10 @@ class ComposedMethod(TrainedMethod):
 
         def drawn() -> Samples:
             found = sampler.draw(rng)
-            if featured is None:
-                return found
-            usual = 1 if found.item_weight is None else found.item_weight
-            return replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
+            if featured is not None:
+                usual = 1 if found.item_weight is None else found.item_weight
+                found = replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
+            return found if marking is None else marking.mark(found, rng)
 
         return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 
@@ -431,6 +484,18 @@ class PopularitySettings:
     )
     popularity_floor: float = setting(
         0.01, "least θ, which items without clicks get", above=0, high=1
+    )
+
+    exposure_from: ExposureFrom = setting(
+        "auto",
+        "exposure of single pairs: modelled; 1 − (1 − a)^n where shown n times and not clicked; "
+        "the logged propensity; auto: shown where the log has impressions",
+    )
+    attention: float = setting(
+        0.0,
+        "a, the chance that a shown item is seen; 0: learned from repeated showings",
+        low=0,
+        high=1,
     )
 
     def popularity(self) -> Popularity:

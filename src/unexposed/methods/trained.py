@@ -1,15 +1,17 @@
 """The base of methods that learn by epochs: their loop, and how held-out clicks choose an epoch."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from unexposed.data.clicks import Clicks
+from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
+from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
     CANDIDATES,
     EXPONENT,
@@ -18,8 +20,10 @@ from unexposed.ranking.held_out import (
     held_out_quality,
     qualities,
 )
+from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
 from unexposed.training import loop as training
+from unexposed.training.apart import shares
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
 
@@ -49,6 +53,10 @@ class TrainedMethod(Recommender):
         "all", "which held-out clicks count; wtd: half, drawn as if exposure had been uniform"
     )
     snips_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
+    epoch_by: Literal["held_out", "traffic"] = setting(
+        "held_out",
+        "what chooses the epoch: held-out clicks, or random traffic that training does not use",
+    )
     refit: bool = setting(
         True,
         "once the epoch is chosen, train again on all clicks, held-out ones included",
@@ -78,6 +86,43 @@ class TrainedMethod(Recommender):
 
         chooses = quality if len(held_out) else None
         return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
+
+    def traffic_uses(self) -> list[str]:
+        """What random traffic is for: `choice` of the epoch, and what a method adds."""
+        return ["choice"] if self.epoch_by == "traffic" else []
+
+    @property
+    def accepts(self) -> frozenset[str]:
+        return self.takes - {"traffic"} | (frozenset({"traffic"}) if self.traffic_uses() else set())
+
+    def cure(self, part: str) -> str:
+        if part != "traffic":
+            return ""
+        return (
+            " with these settings: leave it out, or let it choose the epoch with epoch_by=traffic"
+        )
+
+    def _parted(self, side: Side) -> tuple[Side, Traffic | None]:
+        """The inputs with the traffic for each use in its place, and the traffic for the choice."""
+        if side.traffic is None:
+            if self.epoch_by == "traffic":
+                raise InputError(
+                    "epoch_by=traffic needs random traffic: give --traffic FILE, "
+                    "side=Side(traffic=…), or epoch_by=held_out"
+                )
+            return side, None
+        parts = shares(side.traffic, self.traffic_uses())
+        side = replace(side, traffic=parts.get("training"))
+        if "guide" in parts:
+            if side.validation is not None:
+                raise InputError(
+                    "random traffic and a validation set both guide the exposure: give one, or "
+                    "traffic_use=training"
+                )
+            guide = parts["guide"]
+            guides = ValidationSet(guide.users, guide.items, guide.relevant)
+            side = replace(side, validation=guides)
+        return side, parts.get("choice")
 
     @abstractmethod
     def trainee(
@@ -113,7 +158,13 @@ class TrainedMethod(Recommender):
             )
             return parameters, facts | trainee.facts
 
-        parameters, facts = trained(self.loop(clicks, held_out, side), clicks, checkpoint)
+        n_traffic = None if side.traffic is None else len(side.traffic)
+        side, choice = self._parted(side)
+        loop = self.loop(clicks, held_out, side)
+        if choice is not None:
+            loop = self._chosen_by(choice, loop, clicks, held_out)
+        parameters, facts = trained(loop, clicks, checkpoint)
+        facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
         if len(held_out) and facts["ended"] != training.INTERRUPTED:
             facts = self._judged_by_all(parameters, facts, clicks, held_out)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
@@ -123,6 +174,15 @@ class TrainedMethod(Recommender):
         loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
         return training.refitted(
             parameters, facts, lambda: trained(loop, every, second), n_clicks=len(every)
+        )
+
+    def _chosen_by(
+        self, traffic: Traffic, loop: training.Loop, clicks: Clicks, held_out: Clicks
+    ) -> training.Loop:
+        """The loop whose epoch is chosen by random traffic on pairs that nobody has clicked."""
+        quality = ByTraffic.of(traffic, clicks.union(held_out), k=self.snips_k or None)
+        return replace(
+            loop, quality=lambda learned: quality(lambda u: self.scores(learned, u, clicks))
         )
 
     def _judged_by_all(

@@ -33,9 +33,11 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     """
 
     name: ClassVar[str] = "ubo"
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {"start", "exposure", "user_features", "item_features", "validation"}
-    )
+    takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {
+        "exposure",
+        "user_features",
+        "validation",
+    }
     strategy: Strategy = setting("bilevel", "how the exposure learns")
     exposure_model: Literal["gated", "items", "popularity"] = setting(
         "gated",
@@ -43,11 +45,16 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
         "an exponent of popularity",
         before="gated",
     )
-    epoch_by: Literal["held_out", "validation"] = setting(
+    epoch_by: Literal["held_out", "validation", "traffic"] = setting(  # type: ignore[assignment]
         "held_out",
-        "what chooses the epoch: held-out clicks, or a half of the validation set that the "
-        "exposure does not learn from",
+        "what chooses the epoch: held-out clicks, a half of the validation set that the exposure "
+        "does not learn from, or random traffic that training does not use",
         before="held_out",
+    )
+    traffic_use: Literal["training", "guide", "both", "none"] = setting(  # type: ignore[assignment]
+        "training",
+        "of random traffic: extra training pairs with m = 1, the validation set, a half for "
+        "either, or none but epoch_by",
     )
     exposure_learning_rate: float = setting(
         1e-4,
@@ -122,7 +129,7 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
 
     def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> Loop:
         loop = super().loop(clicks, held_out, side)
-        if self.epoch_by == "held_out":
+        if self.epoch_by != "validation":
             return loop
         _, check = self.guide().halves(clicks, side.validation)
 

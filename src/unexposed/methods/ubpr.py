@@ -19,8 +19,11 @@ class UBPR(PopularitySettings, ComposedMethod):
     """
 
     name: ClassVar[str] = "ubpr"
-    takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure", "item_features"})
-    negatives_from: Literal["unclicked"] = setting("unclicked", "what negatives are drawn from")
+    takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {"exposure"}
+    negatives_from: Literal["unclicked", "shown"] = setting(
+        "unclicked",
+        "what negatives are drawn from: unclicked items, or those shown and not clicked",
+    )
     initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 
     def composition(self) -> Composition:
@@ -28,5 +31,7 @@ class UBPR(PopularitySettings, ComposedMethod):
             relevance=self.dot_product(pairwise=True),
             loss="inverse_propensity_pairwise",
             exposure=Given(self.popularity()),
-            drawing=Drawing(self.negatives, exponent=self.negatives_exponent),
+            drawing=Drawing(
+                self.negatives, source=self.negatives_from, exponent=self.negatives_exponent
+            ),
         )

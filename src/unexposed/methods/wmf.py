@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.maths import algebra
+from unexposed.methods.known import Counts, count_weights
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
 from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
@@ -19,7 +20,10 @@ from unexposed.training.given import Parameters, Side
 
 @dataclass(frozen=True)
 class WMF(TrainedMethod):
-    """Σ c·(R̃ − ω_uᵀω_i)² + λ(|ω_u|² + |ω_i|²), c = 1 for a click and c₀ < 1 for the rest."""
+    """Σ c·(R̃ − ω_uᵀω_i)² + λ(|ω_u|² + |ω_i|²), c = 1 for a click and c₀ < 1 for the rest.
+
+    With counts, c = (1 + α·n)/(1 + α) for a pair clicked n times, or log₂(1 + n) in place of n.
+    """
 
     name: ClassVar[str] = "wmf"
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
@@ -28,6 +32,12 @@ class WMF(TrainedMethod):
         0.1, "c₀, how much a missing click counts", above=0, high=1, search=(0.01, 1)
     )
     regularisation: float = setting(5.0, "λ", above=0, search=(0.1, 100))
+    counts: Counts = setting(
+        "ignored", "weigh a click by how often the pair was clicked, n, or by log₂(1 + n)"
+    )
+    count_weight: float = setting(
+        1.0, "α of the weight (1 + α·n)/(1 + α) of a click, where counts are used", above=0
+    )
     initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
 
     def trainee(
@@ -35,7 +45,7 @@ class WMF(TrainedMethod):
     ) -> training.Trainee:
         del progress
         rng = np.random.default_rng(seed)
-        matrix = clicks.matrix()
+        matrix = self._weighted(clicks)
         by_item = sp.csr_array(matrix.T)
         factors = initial_factors(clicks, self.dim, self.initial_scale, rng)
         factors = continued(factors, side.start)
@@ -56,10 +66,20 @@ class WMF(TrainedMethod):
     ) -> Parameters:
         del trained_on, epochs
         with algebra.one_thread():
-            return {"user_factors": self._solve(clicks.matrix(), parameters["item_factors"])}
+            return {"user_factors": self._solve(self._weighted(clicks), parameters["item_factors"])}
+
+    def _weighted(self, clicks: Clicks) -> sp.csr_array:
+        """The clicks as a matrix of their c."""
+        matrix = clicks.matrix()
+        if self.counts != "ignored":
+            counts = clicks.checked().counts
+            matrix.data = count_weights(counts, form=self.counts, alpha=self.count_weight)
+        return matrix
 
     def _solve(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
-        """The best rows given the other side: (c₀YᵀY + (1 − c₀)·Y_cᵀY_c + λI) x = Y_cᵀ1."""
+        """The best rows given the other side: (c₀YᵀY + Y_cᵀ(C − c₀)Y_c + λI) x = Y_cᵀC·1."""
+        if self.counts != "ignored":
+            return self._solve_weighted(clicks, other)
         base = self.unclicked_weight * (other.T @ other)
         base += self.regularisation * np.eye(self.dim, dtype=np.float32)
         out = np.empty((clicks.shape[0], self.dim), dtype=np.float32)
@@ -67,6 +87,17 @@ class WMF(TrainedMethod):
             clicked = other[clicks.indices[clicks.indptr[row] : clicks.indptr[row + 1]]]
             left = base + (1 - self.unclicked_weight) * (clicked.T @ clicked)
             out[row] = np.linalg.solve(left, clicked.sum(axis=0))
+        return out
+
+    def _solve_weighted(self, clicks: sp.csr_array, other: NDArray[Any]) -> NDArray[np.float32]:
+        base = self.unclicked_weight * (other.T @ other)
+        base += self.regularisation * np.eye(self.dim, dtype=np.float32)
+        out = np.empty((clicks.shape[0], self.dim), dtype=np.float32)
+        for row in range(clicks.shape[0]):
+            part = slice(clicks.indptr[row], clicks.indptr[row + 1])
+            clicked, weight = other[clicks.indices[part]], clicks.data[part]
+            left = base + (clicked.T * (weight - self.unclicked_weight)) @ clicked
+            out[row] = np.linalg.solve(left, clicked.T @ weight)
         return out
 
     def _objective(
@@ -78,4 +109,4 @@ class WMF(TrainedMethod):
         over_all = np.sum((user_factors.T @ user_factors) * (item_factors.T @ item_factors))
         missed = self.unclicked_weight * (over_all - np.sum(score**2))
         decay = self.regularisation * (np.sum(user_factors**2) + np.sum(item_factors**2))
-        return float((np.sum((1 - score) ** 2) + missed + decay) / clicks.shape[0])
+        return float((np.sum(coo.data * (1 - score) ** 2) + missed + decay) / clicks.shape[0])

@@ -18,7 +18,7 @@ from unexposed.files.claims import check_facts
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import CLICKS, MODEL
-from unexposed.training.checkpoint import differences, fingerprint
+from unexposed.training.checkpoint import differences, fingerprint, side_fingerprint
 from unexposed.training.given import HELD_OUT_FRACTION, Side
 
 Make = Callable[..., Recommender]  # `methods.make`
@@ -60,10 +60,12 @@ def unlike(
     *,
     seed: int,
     split: str | None = None,
+    alone: bool = True,
 ) -> list[str]:
     """The differences between this training and the one that made the saved model, in words.
 
-    An empty list means that the saved model is the finished result of this training.
+    An empty list means that the saved model is the finished result of this training. A training
+    that is given more than these clicks `alone` differs from any: a model keeps no row of it.
     """
     try:
         model, about = load(folder, make), archive.read(MODEL, folder).about
@@ -72,7 +74,7 @@ def unlike(
     facts = model.facts
     if facts.get("ended") == "interrupted":
         return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
-    if "updates" in facts or "side" in facts:
+    if "updates" in facts or "side" in facts or not alone:
         return ["it was given more than a log"]
     ran_on = facts.get("engine")
     asked = settings.values(method).get("engine", "auto")
@@ -80,11 +82,14 @@ def unlike(
         "unexposed": about["written_by"],
         "the engine": ran_on,
         "the split": facts.get("split", USUAL_SPLIT),
+        "the impressions": facts.get("log_impressions"),
     }
     now = _given(method, clicks, seed) | {
         "the engine": ran_on if asked == "auto" else asked,
         "the split": split or USUAL_SPLIT,
     }
+    if clicks.shown is not None and "impressions" in method.takes:
+        now["the impressions"] = side_fingerprint(Side(impressions=clicks.shown))["impressions"]
     return differences(then, now)
 
 

@@ -16,7 +16,8 @@ from unexposed.errors import InputError
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, pairs_from_rows
-from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint
+from unexposed.training.apart import check_ids, without_held_out, without_traffic
+from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 
 
@@ -94,14 +95,23 @@ class Recommender(Shown, ABC):
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
         clicks = clicks.checked()
         side = side or Side()
-        for part in side.given() - self.takes:
-            raise InputError(f"{self.name} cannot use {part}")
+        for part in sorted(side.given() - self.accepts):
+            raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
+        beside, told = sorted(side.given() - {"start"}), dict[str, Any]()
         encodings, side = side.encodings(), side.aligned(clicks)
+        if encodings:
+            told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
+        if side.impressions is None and clicks.shown is not None and "impressions" in self.takes:
+            side = replace(side, impressions=clicks.shown)
+            told |= {"log_impressions": side_fingerprint(side)["impressions"]}
+        check_ids(side, clicks)
         if held_out is None:
             seen = clicks
             clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
         else:
             seen = clicks.union(held_out)
+        side = without_held_out(side, clicks, held_out)
+        held_out = without_traffic(held_out, side.traffic)  # training may know those labels
         kept, folder = None, None if checkpoint is None else Path(checkpoint)
         if folder is not None:
             of = fingerprint(self, clicks, held_out, seed=seed, side=side)
@@ -112,11 +122,18 @@ class Recommender(Shown, ABC):
             parameters, facts = self.train(
                 clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
             )
-        if beside := sorted(side.given() - {"start"}):
-            facts = facts | {"side": beside}
-        if encodings:
-            facts = facts | {"encodings": {role: e.to_json() for role, e in encodings.items()}}
+        facts = facts | told | ({"side": beside} if beside else {})
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
+
+    @property
+    def accepts(self) -> frozenset[str]:
+        """The parts of Side that the method uses with these settings."""
+        return self.takes
+
+    def cure(self, part: str) -> str:
+        """What to do about a part of Side that is not accepted, to follow the refusal."""
+        del part
+        return ""
 
     @abstractmethod
     def train(

@@ -11,6 +11,7 @@ from unexposed.data.ids import Ids, joined, match
 from unexposed.errors import InputError
 from unexposed.model.fold_in import epochs_of, user_rows
 from unexposed.settings import known, values
+from unexposed.training.apart import aligned
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def update(
                 f"them with encoding=model.encoding({role!r})"
             )
     older, newer = together(model, clicks)
+    given = sorted(side.given() - {"start"})
+    side = _aligned(side, clicks, newer, takes=method.takes)
     seen = older.contain(newer.users, newer.items)
     train, held_out = newer.pick(~seen).hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
     fitted = _shorter(method, epochs).fit(
@@ -64,8 +67,26 @@ def update(
     facts = fitted.facts | {
         "epochs_before": epochs_of(model.facts),
         "updates": int(model.facts.get("updates", 0)) + 1,
+        "side": given,
     }
+    if not given:
+        del facts["side"]
     return replace(fitted, method=model.method, facts=facts)
+
+
+def _aligned(side: Side, clicks: Clicks, newer: Clicks, *, takes: frozenset[str]) -> Side:
+    """The inputs with impressions and traffic in the indices of old and new ids together.
+
+    A model keeps no row of its older impressions: those of the newer log are used.
+    """
+    shown, traffic = side.impressions, side.traffic
+    if shown is None and "impressions" in takes:
+        shown = clicks.shown
+    return replace(
+        side,
+        impressions=None if shown is None else aligned(shown, newer),
+        traffic=None if traffic is None else aligned(traffic, newer),
+    )
 
 
 def _shorter(method: "Recommender", epochs: int | None) -> "Recommender":

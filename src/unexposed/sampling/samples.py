@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.sampling import draw
 from unexposed.sampling.chances import EVEN, Chances, chances
+from unexposed.sampling.marks import Marks
+from unexposed.sampling.pool import Pool
 
 Weighting = Literal["none", "unbiased"]
-Source = Literal["unclicked", "catalogue"]
+Source = Literal["unclicked", "catalogue", "shown"]
 LEAST_LEFT = 1e-3  # of the chances of a user's unclicked items: below, the host draws for a GPU
 
 
@@ -21,7 +23,7 @@ class Samples:
     """Clicks with their drawn items, in the order of training.
 
     The items of click c are items[start[c] : start[c + 1]], the clicked one first. The pair of a
-    click counts 1, each item i drawn for it weight[c]·item_weight[i].
+    click counts 1, each item i drawn for it weight[c]·item_weight[i], unless `marks` say otherwise.
     """
 
     users: Indices  # (clicks,)
@@ -29,6 +31,7 @@ class Samples:
     items: Indices  # (pairs,)
     weight: NDArray[np.float32]  # (clicks,)
     item_weight: NDArray[np.float32] | None = None  # (all items,); None: 1 for each
+    marks: Marks | None = None  # label, weight and exposure of each pair
 
     def __len__(self) -> int:
         return len(self.users)
@@ -39,11 +42,15 @@ class Samples:
             part, start = slice(first, first + size), self.start[first : first + size + 1]
             items = self.items[start[0] : start[-1]]
             columns = self.users[part], start - start[0], items, self.weight[part]
-            yield Samples(*columns, self.item_weight)
+            marks = None if self.marks is None else self.marks.part(slice(start[0], start[-1]))
+            yield Samples(*columns, self.item_weight, marks)
 
     def pairs(self) -> "SampledPairs":
         """These samples as single pairs."""
         each = np.diff(self.start)
+        if self.marks is not None:
+            columns = self.marks.click, self.marks.weight, self.marks.exposure
+            return SampledPairs(np.repeat(self.users, each), self.items, *columns)
         click = np.zeros(len(self.items), dtype=np.float32)
         click[self.start[:-1]] = 1
         weight = np.repeat(self.weight, each)
@@ -61,6 +68,7 @@ class SampledPairs:
     items: Indices
     click: NDArray[np.float32]
     weight: NDArray[np.float32]
+    exposure: NDArray[np.float32] | None = None  # given m, NaN for the model's own; None: no m is
 
     def __len__(self) -> int:
         return len(self.users)
@@ -91,13 +99,14 @@ class Drawing:
     negatives: int
     weighting: Weighting = "none"  # "unbiased" holds for the source "unclicked"
     every_pair: bool = False
-    source: Source = "unclicked"
+    source: Source = "unclicked"  # "shown": from a pool; a user without one as "unclicked"
     exponent: float = 0.0  # items are drawn in proportion to clicks^exponent
 
-    def sampler(self, clicks: Clicks) -> "Sampler":
-        """What draws the epochs of this log."""
+    def sampler(self, clicks: Clicks, pairs: tuple[Indices, Indices] | None = None) -> "Sampler":
+        """What draws the epochs of this log; `pairs`, ordered, are what "shown" draws from."""
         law = self.law(clicks)
-        return Sampler(self, clicks, law, self.weight(clicks, law), self.item_weight(law))
+        pool = None if pairs is None else Pool.of(*pairs, n_users=clicks.n_users, law=law)
+        return Sampler(self, clicks, law, self.weight(clicks, law), self.item_weight(law), pool)
 
     def samples(self, clicks: Clicks, rng: np.random.Generator) -> Samples:
         """The samples of one epoch."""
@@ -177,10 +186,11 @@ class Sampler:
     law: Chances
     weight: NDArray[np.float32]  # (users,)
     item_weight: NDArray[np.float32] | None  # (items,)
+    pool: Pool | None = None
 
     def rejects_few(self) -> bool:
         """Whether drawing until an item is unclicked, as a GPU does, takes a bounded time."""
-        if self.drawing.every_pair:
+        if self.drawing.every_pair or self.pool is not None:
             return False
         if self.law.uniform or self.drawing.source == "catalogue":
             return True
@@ -194,6 +204,8 @@ class Sampler:
         users, start, items = drawn_pairs(
             self.clicks, self.drawing.negatives, self.drawing.source, self.law, rng
         )
+        if self.pool is not None:
+            items = self.pool.redrawn(users, start, items, rng)
         return Samples(users, start, items, self.weight[users], self.item_weight)
 
 

@@ -195,7 +195,9 @@ def side_fingerprint(side: "Side") -> dict[str, str]:
         if isinstance(part, dict):
             arrays = [part[key] for key in sorted(part)]
         else:
-            values = [part] if isinstance(part, np.ndarray) else list(vars(part).values())
+            # fields alone: `vars` would also give what a cached property has kept
+            own = () if isinstance(part, np.ndarray) else fields(part)
+            values = [getattr(part, f.name) for f in own] or [part]
             arrays = [value for value in values if isinstance(value, np.ndarray)]
         found[name] = _digest(arrays)
     return found

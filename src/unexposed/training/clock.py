@@ -29,8 +29,9 @@ class ExposureClock:
     """The numbers α of an item-level exposure, with their moments.
 
     `start` is α before the first step, `share` the log(n / max n) that its form knows. `weight`
-    gives the expected weight of an unclicked pair of these users in the training loss. `featured`
-    is the relevance where items have features: a look-ahead moves their shared weights too.
+    gives the expected weight of an unclicked pair of these users in the training loss. Pairs whose
+    m is `given`, ordered by user, say nothing of α. `featured` is the relevance where items have
+    features: a look-ahead moves their shared weights too.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class ExposureClock:
         rng: np.random.Generator,
         fixed: tuple[int | None, ...] = (None, None),
         featured: WithFeatures | None = None,
+        given: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         self._form, self._clicks, self._guide = FORMS[form], clicks, guide
         self._on_training, self._weight, self._rng = on_training, weight, rng
         self._rates = learning_rate, weight_decay
         self._fixed, self._featured = fixed, featured
+        self._given = None if given is None or len(given[0]) == 0 else given
         self._start, self._share = start, share
         self._state: dict[str, NDArray[Any]] = {
             "alpha": start.copy(),
@@ -158,11 +161,22 @@ class ExposureClock:
         return np.sort(self._rng.choice(with_clicks, most, replace=False))
 
     def _blocks(self, taken: NDArray[Any]) -> Iterator[Block]:
-        clicks = self._clicks
+        clicks, given = self._clicks, self._given
         for part in parts(len(taken), clicks.n_items):
             users = taken[part]
-            counts = clicks.user_counts[users]
-            first = np.repeat(clicks.user_start[users], counts)
-            number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            rows = np.repeat(np.arange(len(users)), counts)
-            yield Block(users, (rows, clicks.items[first + number]), self._weight(users))
+            clicked = _pairs(users, clicks.user_start, clicks.items)
+            known = None
+            if given is not None:
+                start = np.searchsorted(given[0], np.arange(clicks.n_users + 1))
+                known = _pairs(users, start, given[1])
+            yield Block(users, clicked, self._weight(users), known)
+
+
+def _pairs(
+    users: NDArray[Any], start: NDArray[Any], items: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The row and the item of each pair of these users; `start` is where a user's items begin."""
+    counts = start[users + 1] - start[users]
+    first = np.repeat(start[users], counts)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(users)), counts), items[first + number]

@@ -20,12 +20,14 @@ from unexposed.extras import optional
 from unexposed.files.whole import write_whole
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import DEFAULT, criterion, qualities, quality_of_users
 from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
 from unexposed.training.given import Side
 from unexposed.tuning.journal import Lock, cut_back
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
 
+TRAFFIC = "traffic"  # in place of a criterion on held-out clicks
 STARTUP = 10  # trials drawn at random before Optuna's estimator takes over
 REPORTS = 5  # epochs between two reports to the pruner
 
@@ -67,6 +69,8 @@ def tune(
     A split holds out a random share, or what `split` names (see `ux.split`).
     Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
     `by` is the criterion of a method without epochs; one with epochs has it among its settings.
+    By "traffic" the random traffic of `side` judges every trial in place of held-out clicks, and
+    is not trained on, unless `fixed` names `traffic_use`: then training gets a share of its own.
     The first trial takes the settings of `method`, the second those in `start`. Every trial is
     trained with `side`. The best settings are those searched, with the fixed ones in `reported`.
     Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
@@ -75,6 +79,9 @@ def tune(
     if not isinstance(clicks, Clicks):
         raise InputError(f"tuning takes Clicks, got {type(clicks).__name__}")
     start = dict(start or {})
+    side = side or Side()
+    if by == TRAFFIC:
+        method = _judged_by_traffic(method, side, fixed)
     searched = {
         k: _with(start.get(k, getattr(method, k)), _with(getattr(method, k), v))
         for k, v in space(method).items()
@@ -94,12 +101,14 @@ def tune(
         "held_out": held_out,
         "split": split,
         "seed": seed,
-        "side": side or Side(),
+        "side": side,
         "reported": reported,
         "by": by,
     }
     written = folder / f"{name}.json"
-    done = None if journal.exists() else _finished(written, _about(task, clicks), trials)
+    done = (
+        None if journal.exists() else _finished(written, _about(task, clicks), trials, type(method))
+    )
     if done is not None:
         say(f"{written} is finished: remove it to make it again")
         return done
@@ -120,11 +129,28 @@ def tune(
     return document
 
 
-def _finished(path: Path, about: dict[str, Any], trials: int) -> dict[str, Any] | None:
+def _judged_by_traffic(method: Recommender, side: Side, fixed: tuple[str, ...]) -> Recommender:
+    """The method whose epoch is chosen by traffic, which it does not learn from unless told to."""
+    if side.traffic is None:
+        raise InputError("tuning by traffic needs random traffic: give --traffic FILE")
+    known = checks.known(type(method))
+    changes: dict[str, Any] = {"epoch_by": "traffic"} if "epoch_by" in known else {}
+    if "traffic_use" in known and "traffic_use" not in fixed:
+        changes["traffic_use"] = "none"
+    return replace(method, **changes)
+
+
+def _usable(side: Side, method: Recommender) -> Side:
+    """The inputs without random traffic that the method does not learn from."""
+    return side.only(method.accepts | (side.given() - {"traffic"}))
+
+
+def _finished(path: Path, about: dict[str, Any], trials: int, cls: type) -> dict[str, Any] | None:
     """The study in this file, if it is of the same clicks and settings and has all its trials."""
     try:
         study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        same = all(study.get(key) == value for key, value in about.items())
+        known = _completed(study, about, cls)
+        same = all(known.get(key) == value for key, value in about.items())
         return study if same and len(study["trials"]) >= trials else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -185,8 +211,13 @@ def _about(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
     if task["split"] is not None:
         parts = _parts(task, clicks, 0)
         about["split"] = [task["split"], log_fingerprint(parts[1])["the log"]]
-    if task["side"].given():
-        about["given"] = side_fingerprint(task["side"])
+    given = task["side"]
+    if task["by"] != TRAFFIC:
+        given = _usable(given, method)
+    if given.impressions is None and clicks.shown is not None and "impressions" in method.takes:
+        given = replace(given, impressions=clicks.shown)
+    if given.given():
+        about["given"] = side_fingerprint(given)
     found: dict[str, Any] = json.loads(json.dumps(about))
     return found
 
@@ -343,10 +374,17 @@ def judged(
     once without the held-out clicks, which then judge its ranking by the criterion `by`.
     """
     if _has_epochs(method):
-        model = method.fit(train, held_out, seed=seed, side=side, progress=progress)
+        given = None if side is None else _usable(side, method)
+        model = method.fit(train, held_out, seed=seed, side=given, progress=progress)
         return model, chosen_quality(model)
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    model = method.fit(train, nothing, seed=seed, side=side, progress=progress)
+    given = None if side is None else _usable(side, method)
+    model = method.fit(train, nothing, seed=seed, side=given, progress=progress)
+    if by == TRAFFIC:
+        assert side is not None
+        assert side.traffic is not None
+        k = criterion(DEFAULT).k
+        return model, ByTraffic.of(side.traffic, train.union(held_out), k=k)(model.scores)
     return model, float(quality_of_users(model.scores, train, held_out, criterion(by)).mean())
 
 
@@ -405,7 +443,9 @@ def _document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _criterion(method: Recommender, by: str) -> dict[str, Any]:
-    """How the study reads held-out clicks as a quality."""
+    """How the study reads held-out clicks, or random traffic, as a quality."""
+    if by == TRAFFIC:
+        return {"by": TRAFFIC, "k": checks.values(method).get("snips_k", criterion(DEFAULT).k)}
     if not _has_epochs(method):
         return criterion(by).settings()
     return {k: v for k, v in checks.values(method).items() if k.startswith("snips_")}

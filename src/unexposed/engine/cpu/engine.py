@@ -25,6 +25,7 @@ from unexposed.engine.cpu.layout import (
     STRATEGY_CODES,
     WORK,
     Options,
+    PairMarks,
     Plan,
     Step,
     Tables,
@@ -34,6 +35,7 @@ from unexposed.engine.cpu.layout import (
 )
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser, put_back
 from unexposed.maths.relevance import DotProduct
+from unexposed.sampling.marks import Marks
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -58,11 +60,13 @@ class CpuEngine:
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
         relevance: DotProduct | None = None,
+        marked: bool = False,
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
     ) -> None:
         check_objective("cpu", objective, parameters, features, validation)
         self._objective = objective
+        self._marked = marked  # whether its samples will have marks: what `compile` compiles
         self._dtype = np.dtype(dtype)
         self._threads = threads or NUMBA_CONFIG.NUMBA_NUM_THREADS
         self._n_users, self._dim = parameters["user_factors"].shape
@@ -132,7 +136,8 @@ class CpuEngine:
         """Compile the kernel, or load it from the cache: the first time takes seconds."""
         rows = np.zeros(0, dtype=np.int32)
         start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
-        self._run(Samples(rows, start, rows, weight), 1)
+        marks = Marks.empty() if self._marked else None
+        self._run(Samples(rows, start, rows, weight, marks=marks), 1)
 
     def _new_tables(
         self,
@@ -196,20 +201,22 @@ class CpuEngine:
         ends = np.minimum(np.arange(1, len(losses) + 1) * batch_size, len(samples))
         pairs = int(np.diff(samples.start[ends], prepend=0).max(initial=1))
         n_threads = self._pace.threads(most=max(1, pairs // PAIRS_A_THREAD))
-        if self._space is None or not self._space.holds(batch_size, pairs, n_threads):
-            self._space = _Space(self, batch_size, pairs, n_threads)
+        marked = samples.marks is not None
+        if self._space is None or not self._space.holds(batch_size, pairs, n_threads, marked):
+            self._space = _Space(self, batch_size, pairs, n_threads, marked)
         space = self._space
         kinds = (np.int32, np.int64, np.int32, np.float32, np.float32)
         by_item = np.zeros(0) if samples.item_weight is None else samples.item_weight
         columns = (samples.users, samples.start, samples.items, samples.weight, by_item)
         given = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
+        marks = None if samples.marks is None else _pair_marks(samples.marks)
         barrier = np.zeros(64, dtype=np.int64)
         arrays = (self._tables, space.plan, self._guide, space.work)
-        step = Step(*arrays, self._options, n_threads, barrier)
+        step = Step(*arrays, self._options, n_threads, barrier, True if marked else None)
         begin = time.perf_counter()
 
         def work(thread: int) -> None:
-            RUN(*given, batch_size, self._steps, step, thread, losses)
+            RUN(*given, marks, batch_size, self._steps, step, thread, losses)
 
         on_threads(work, n_threads)
         if len(samples):
@@ -248,8 +255,10 @@ class _Pace:
 class _Space:
     """The arrays that the kernel writes, for one batch size and one number of threads."""
 
-    def __init__(self, engine: CpuEngine, batch_size: int, pairs: int, n_threads: int) -> None:
-        self._holds = (batch_size, pairs, n_threads)
+    def __init__(
+        self, engine: CpuEngine, batch_size: int, pairs: int, n_threads: int, marked: bool
+    ) -> None:
+        self._holds = (batch_size, pairs, n_threads, marked)
         guide = engine._guide
         on_batch = engine._objective.strategy == "bilevel_on_batch"
         sizes = {
@@ -257,6 +266,7 @@ class _Space:
             "threads": n_threads,
             "clicks": batch_size,
             "pairs": pairs,
+            "marked_pairs": pairs if marked else 0,
             "dim": engine._width,
             "line": LINE,
             "kinds": 3,
@@ -272,6 +282,11 @@ class _Space:
         self.plan = Plan(*arrays(PLAN, sizes, engine._dtype))
         self.work = Work(*arrays(WORK, sizes, engine._dtype))
 
-    def holds(self, batch_size: int, pairs: int, n_threads: int) -> bool:
-        size, most, threads = self._holds
-        return (size, threads) == (batch_size, n_threads) and pairs <= most
+    def holds(self, batch_size: int, pairs: int, n_threads: int, marked: bool) -> bool:
+        size, most, *others = self._holds
+        return size == batch_size and others == [n_threads, marked] and pairs <= most
+
+
+def _pair_marks(marks: Marks) -> PairMarks:
+    columns = (marks.click, marks.weight, marks.exposure)
+    return PairMarks(*(np.require(c, np.float32, ["C", "W"]) for c in columns))

@@ -52,10 +52,23 @@ from unexposed.engine.cpu.rows import (
 
 
 @jit_inline
-def exposure_of(work: Any, item_at: Array, popularity: Array, k: Any) -> tuple[float, float]:
-    """m and 1 − m of pair k, from r of its item and the odds against s."""
-    h = item_at[k]
-    return gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(popularity[k]))
+def known_or(m: float, s: Step, b: int, k: Any) -> float:
+    """The m that is given for pair k, or this m where none is."""
+    if s.marked is None:
+        return m
+    known = float(s.plan.pair_known[b, k])
+    return m if known != known else known  # NaN: not given
+
+
+@jit_inline
+def exposure_of(s: Step, b: int, item_at: Array, popularity: Array, k: Any) -> tuple[float, float]:
+    """m and 1 − m of pair k, from r of its item and the odds against s, unless m is given."""
+    work, h = s.work, item_at[k]
+    m, q = gated(work.gate[h], work.gate_rest[h], work.seen_odds[k], float(popularity[k]))
+    if s.marked is None:
+        return m, q
+    known = float(s.plan.pair_known[b, k])
+    return (m, q) if known != known else (known, 1 - known)
 
 
 @jit
@@ -117,7 +130,7 @@ def look_ahead_slopes(s: Step, b: int, begin: int, end: int) -> None:
     click, popularity, weight = plan.pair_click[b], plan.pair_exposure[b], plan.pair_weight[b]
     item_at, straight = plan.pair_item_at[b], options.strategy in (JOINT, ALTERNATE)
     for k in range(np.uint64(begin), np.uint64(end)):
-        m, q = exposure_of(work, item_at, popularity, k)
+        m, q = exposure_of(s, b, item_at, popularity, k)
         t = work.odds[k]
         work.along[k], work.direct[k] = 0, 0
         if straight:
@@ -241,7 +254,7 @@ def go_along_batch_users(s: Step, b: int, thread: int) -> None:
         begin, end = user_start[g], user_start[g + 1]
         for k in range(begin, end):
             click, weight, h = plan.pair_click[b, k], plan.pair_weight[b, k], item_at[k]
-            m, q = exposure_of(work, item_at, popularity, k)
+            m, q = exposure_of(s, b, item_at, popularity, k)
             odds = odds_against(dot(users, dim * g, items, dim * h, dim))
             slope[k] = weight * low_variance_slope(odds, click, m, q)
             work.direct[k] = weight * low_variance_exposure_slope(odds, click, m, q)
@@ -300,6 +313,9 @@ def carry_to_exposure(s: Step, b: int, begin: int, end: int) -> None:
         q = gated(gate, rest, odds, theta)[1]
         cross = low_variance_cross_slope(work.odds[k], click[k], q)
         by_m = work.direct[k] - s.options.lookahead * weight[k] * cross * work.along[k]
+        if s.marked is not None:
+            known = plan.pair_known[b, k]
+            by_m = by_m if known != known else 0.0  # a given m does not learn
         work.slope[k], work.gate_slope[k] = through_gate(by_m, gate, rest, seen, odds * seen, theta)
 
 

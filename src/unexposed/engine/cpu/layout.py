@@ -80,6 +80,7 @@ PLAN: dict[str, tuple[str, ...]] = {  # one row for each batch that is laid out
     "pair_click": (FLAG, "batches", "pairs"),  # 1 for a click, 0 for an item drawn for it
     "pair_weight": (FLAG, "batches", "pairs"),
     "pair_exposure": (REAL, "batches", "pairs"),  # m as given, or θ
+    "pair_known": (FLAG, "batches", "marked_pairs"),  # m of a marked pair, NaN for the learned one
     "n_users": (INT, "batches"),
     "user_row": (INT, "batches", "clicks"),
     "user_start": (INT, "batches", "clicks+2"),  # where the pairs of each user begin
@@ -126,6 +127,14 @@ Plan: Any = namedtuple("Plan", list(PLAN))  # type: ignore[misc]
 Work: Any = namedtuple("Work", list(WORK))  # type: ignore[misc]
 
 
+class PairMarks(NamedTuple):
+    """`sampling.marks.Marks` of the samples."""
+
+    click: Array
+    weight: Array
+    exposure: Array
+
+
 class Options(NamedTuple):
     """The objective as numbers."""
 
@@ -145,6 +154,7 @@ class Step(NamedTuple):
     options: Options
     n_threads: int
     barrier: Array
+    marked: Any  # None, or True where the samples have marks: each is compiled by itself
 
 
 def arrays(
@@ -191,6 +201,7 @@ def lay_out(
     items: Array,
     weight: Array,
     item_weight: Array,
+    marks: Any,
     exposure: Array,
 ) -> None:
     """Put the pairs of batch b in the order of their users, and find the pairs of each item.
@@ -218,6 +229,9 @@ def lay_out(
                     pair_click[at], pair_weight[at] = 0, weight[c]
                     if len(item_weight):
                         pair_weight[at] *= item_weight[item]
+                if marks is not None:
+                    pair_click[at], pair_weight[at] = marks.click[k], marks.weight[k]
+                    plan.pair_known[b, at] = marks.exposure[k]
                 at += 1
     user_start[n_users] = at
     item_row, item_start = plan.item_row[b], plan.item_start[b]

@@ -8,10 +8,17 @@ A step with a given exposure is `step_users`, then `step_items`. Where the expos
 `exposure_phases.py` comes before these.
 """
 
+from typing import Any
+
 import numpy as np
 
 from unexposed.engine.cpu.compile import Array, jit, jit_entry, wait_for_all
-from unexposed.engine.cpu.exposure_phases import exposure_of, learn_exposure, sum_over_users
+from unexposed.engine.cpu.exposure_phases import (
+    exposure_of,
+    known_or,
+    learn_exposure,
+    sum_over_users,
+)
 from unexposed.engine.cpu.formulas import (
     PAIRWISE,
     all_odds_against,
@@ -90,9 +97,8 @@ def given_slopes(s: Step, b: int, begin: int, end: int) -> None:
     mean = 1.0 / plan.n_clicks[b]
     all_odds_against(work.logit, work.odds, begin, end)
     for k in range(np.uint64(begin), np.uint64(end)):
-        value, slope = value_and_slope(
-            s.options.loss, work.logit[k], work.odds[k], click[k], float(exposure[k])
-        )
+        m = known_or(float(exposure[k]), s, b, k)
+        value, slope = value_and_slope(s.options.loss, work.logit[k], work.odds[k], click[k], m)
         work.slope[k] = mean * weight[k] * slope
         work.loss[k] = mean * weight[k] * value
 
@@ -105,7 +111,7 @@ def learned_slopes(s: Step, b: int, begin: int, end: int) -> None:
     mean, item_at = 1.0 / plan.n_clicks[b], plan.pair_item_at[b]
     for k in range(np.uint64(begin), np.uint64(end)):
         odds = work.odds[k]
-        m, q = exposure_of(work, item_at, popularity, k)
+        m, q = exposure_of(s, b, item_at, popularity, k)
         work.slope[k] = mean * weight[k] * low_variance_slope(odds, click[k], m, q)
         work.loss[k] = mean * weight[k] * low_variance_value(odds, click[k], m, q)
 
@@ -120,7 +126,7 @@ def pairwise_slopes(s: Step, b: int, begin: int, end: int) -> None:
     for k in range(begin, end):
         if click[k] > 0:
             clicked = work.logit[k]
-            scale = pairwise_scale(s.options.loss, float(exposure[k]))
+            scale = pairwise_scale(s.options.loss, known_or(float(exposure[k]), s, b, k))
         work.logit[k] = clicked - work.logit[k]
         work.slope[k] = scale
     all_odds_against(work.logit, work.odds, begin, end)
@@ -182,6 +188,7 @@ def run(
     items: Array,
     weight: Array,
     item_weight: Array,  # (items,), or empty: 1 for each
+    marks: Any,  # None, or the PairMarks of the samples
     batch_size: int,
     steps: int,
     s: Step,
@@ -200,7 +207,7 @@ def run(
             begin = (first + thread) * batch_size
             end = min(begin + batch_size, n)
             clicks = users[begin:end], start[begin : end + 1], items, weight[begin:end]
-            lay_out(plan, thread, work, *clicks, item_weight, s.tables.exposure)
+            lay_out(plan, thread, work, *clicks, item_weight, marks, s.tables.exposure)
             if s.options.strategy == BILEVEL:
                 part = (steps + first + thread) % s.guide.n_parts
                 find_guides(plan, thread, work, s.guide, part)

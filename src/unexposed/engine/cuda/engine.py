@@ -20,10 +20,11 @@ from torch import Tensor
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
-from unexposed.engine.closed_form import check_objective, check_samples, loss_code
+from unexposed.engine.closed_form import NO_MARKS, check_objective, check_samples, loss_code
 from unexposed.engine.cuda.device import load
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
+from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
@@ -97,6 +98,8 @@ class CudaEngine:
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
         n_users, n_items = (len(self._tables[name]) for name in RELEVANCE)
         check_samples(samples, n_users=n_users, n_items=n_items)
+        if samples.marks is not None:
+            raise InputError(NO_MARKS)
         batch_size = max(1, min(batch_size, len(samples)))
         bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
         most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch

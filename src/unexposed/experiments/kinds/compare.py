@@ -9,7 +9,7 @@ import numpy as np
 
 from unexposed.data.simulate import World
 from unexposed.errors import InputError
-from unexposed.evaluation.compare import Comparison, Result, train
+from unexposed.evaluation.compare import Comparison, Result, refuse_shared, train
 from unexposed.evaluation.describe import by_popularity, recommended
 from unexposed.evaluation.protocols import (
     Evaluation,
@@ -27,6 +27,7 @@ def body(task: Task) -> dict[str, Any]:
     """Compute the values of every metric for each user, and the facts of the training."""
     assert task.method is not None
     split = task.data.split(task.seed)
+    refuse_shared(task.side.traffic, split.judged)
     model, seconds = train(
         task.method, split, seed=task.seed, progress=task.progress, side=task.side
     )
