@@ -60,9 +60,11 @@ class _Cells:
         ever = np.isin(items, np.unique(items[clicked]))
         if not ever.any() or shown[ever].max() < 2:
             return None
-        keys = np.stack([items[ever], shown[ever]])
-        (item, times), place = np.unique(keys, axis=1, return_inverse=True)
-        place = place.reshape(-1)
+        base = int(shown.max()) + 1
+        keys, place = np.unique(
+            items[ever].astype(np.int64) * base + shown[ever], return_inverse=True
+        )
+        item, times = keys // base, keys % base
         n = np.bincount(place).astype(np.float64)
         clicks = np.bincount(place, weights=clicked[ever]).astype(np.float64)
         return _Cells(np.unique(item, return_inverse=True)[1], times, n, clicks)
