@@ -33,7 +33,7 @@ def words(seen: Seen, width: int) -> set[str]:
     """The words on the terminal, where nothing but a sentence is wider than it."""
     assert seen.code == 0, seen.text
     wide = [line for line in seen.lines if len(line) > width]
-    assert all(line.startswith(("log.csv: ", "judged.csv: ", "`")) for line in wide)
+    assert all(line.startswith(("log.csv: ", "shop.csv: ", "judged.csv: ", "`")) for line in wide)
     return set(seen.text.split())
 
 

@@ -37,7 +37,7 @@ def test_compare_refuses_traffic_that_judges_and_takes_other_traffic(random_csv,
     Path("judged.csv").write_text("\n".join(rest) + "\n")
     out, err = done(f"{words} --traffic random.csv --json")
     assert len(json.loads(out)["results"]) == 2
-    assert "trained without traffic, which they cannot use: popularity" in err
+    assert "popularity cannot use traffic, and learn from clicks alone" in err
 
 
 def test_tune_by_traffic_judges_trials_by_it(random_csv, run, done):

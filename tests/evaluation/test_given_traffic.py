@@ -56,7 +56,7 @@ def test_a_comparison_gives_traffic_to_methods_that_use_it_and_names_the_others(
     compare(splits, methods, by=BY, seeds=1, progress=Silent(), side=side, say=said.append)
     assert given["mf"].traffic is traffic
     assert given["popularity"].traffic is given["wmf"].traffic is None
-    assert said == ["trained without traffic, which they cannot use: popularity, wmf"]
+    assert said == ["popularity, wmf cannot use traffic, and learn from clicks alone"]
 
 
 def test_traffic_that_shares_pairs_with_the_judgements_is_refused_with_their_number():

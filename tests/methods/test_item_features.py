@@ -74,7 +74,8 @@ def test_an_item_without_clicks_is_its_features_alone_however_often_it_was_drawn
 def test_an_exposure_learned_after_every_epoch_does_not_count_new_items_either(shop):
     clicks, features = shop
     side = Side(item_features=features).aligned(clicks)
-    clock = quick("ubo with items")._clock(clicks, side, np.random.default_rng(0))
+    method = quick("ubo with items")
+    clock = method._clock(clicks, method.told(clicks, side), np.random.default_rng(0))
     counts = clock._weight(np.arange(5)) > 0
     np.testing.assert_array_equal(counts, np.tile(clicks.item_counts > 0, (5, 1)))
 

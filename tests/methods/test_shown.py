@@ -173,7 +173,8 @@ def slopes(how: str, *, name_of_loss: str, logs: int = 150) -> tuple[float, floa
             negatives=0,
         )
         drawn = Drawing(4, "unbiased").sampler(told.clicks)
-        pairs = told.marking.mark(drawn.draw(rng), rng).pairs()
+        samples = drawn.draw(rng)
+        pairs = (samples if told.marking is None else told.marking.mark(samples, rng)).pairs()
         at = pairs.users, pairs.items
         model = 0.6 if told.side.exposure is None else told.side.exposure[pairs.items]
         known = np.full(len(pairs), np.nan) if pairs.exposure is None else pairs.exposure

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 
 from unexposed.cli.options import Columns
 from unexposed.cli.talking import say
-from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
     from unexposed.data.features import Features, Role
     from unexposed.model.model import Model
-    from unexposed.model.recommender import Recommender
     from unexposed.training.given import Side
 
 
@@ -51,13 +49,3 @@ def read(
     encoding = None if model is None else model.encoding(role)
     own = columns.user if role == "user" else columns.item
     return read_features(path, clicks, role=role, id_column=own, encoding=encoding, say=say)
-
-
-def check_use(methods: "dict[str, Recommender]", side: "Side") -> None:
-    """Refuse features that no method here can use; say which methods do without them."""
-    for part in sorted(side.given()):
-        without = [label for label, method in methods.items() if part not in method.takes]
-        if len(without) == len(methods):
-            raise InputError(f"{', '.join(without)} cannot use {part}: leave them out")
-        if without:
-            say(f"{', '.join(without)} cannot use {part}, and learn from clicks alone")

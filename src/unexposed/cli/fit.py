@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import check_use, with_features
+from unexposed.cli.features import with_features
 from unexposed.cli.replacing import check_replaces
 from unexposed.cli.talking import progress, say
 from unexposed.errors import InputError
@@ -42,7 +42,7 @@ def fit(
     """Train a method on a click log and save the model."""
     from unexposed.cli.splitting import part
     from unexposed.data.read import read_log
-    from unexposed.evaluation.compare import parse_methods
+    from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.methods import make
     from unexposed.model.load import unlike
     from unexposed.model.save import check_ids, check_place
@@ -59,8 +59,8 @@ def fit(
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features)
-    check_use({method: recommender}, side)
     side = options.with_traffic(side, traffic, clicks, columns)
+    check_use({method: recommender}, side, say)
     check_ids(clicks)
     say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
     if resume and not is_kept(checkpoint):

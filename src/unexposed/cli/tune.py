@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import check_use, with_features
+from unexposed.cli.features import with_features
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
@@ -143,13 +143,13 @@ def _tune(
     **given: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Tune methods on a log, one after the other."""
-    from unexposed.evaluation.compare import parse_methods
+    from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.ranking.held_out import DEFAULT
     from unexposed.tuning import search
 
     held_out = None if criterion == search.TRAFFIC else criterion
     asked = parse_methods(methods, assigned, criterion=held_out)
-    check_use(asked, side)
+    check_use(asked, side.only(side.given() - {"traffic"}), say)  # which may judge any method
     for label, method in asked.items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
         document = search.tune(
@@ -161,7 +161,7 @@ def _tune(
             start=None if start_from is None else search.best_settings(start_from),
             by=criterion or DEFAULT,
             split=split,
-            side=side.only(method.takes),
+            side=side.only(method.takes | {"traffic"}),
             say=say,
             **given,
         )

@@ -176,9 +176,7 @@ def compare(
     side = side or Side()
     for part in made:
         refuse_shared(side.traffic, part.judged)
-    for what in sorted(side.given()):
-        if unable := [la for la, m in methods.items() if what not in m.accepts]:
-            say(f"trained without {what}, which they cannot use: {', '.join(unable)}")
+    check_use(methods, side, say)
     results: list[Result] = []
     users = 0
     interrupted = False
@@ -238,6 +236,16 @@ def _run(
     by_metric = {metric: np.stack(by_seed) for metric, by_seed in rows.items()}
     criteria = {name: np.mean(values, axis=0).tolist() for name, values in said.items()}
     return Result(label, recommender, by_metric, total, criteria or None), len(users)
+
+
+def check_use(methods: Mapping[str, Recommender], side: Side, say: Callable[[str], None]) -> None:
+    """Refuse inputs that no method here can use; say which methods do without them."""
+    for part in sorted(side.given()):
+        without = [label for label, method in methods.items() if part not in method.accepts]
+        if len(without) == len(methods):
+            raise InputError(f"{', '.join(without)} cannot use {part}: leave it out")
+        if without:
+            say(f"{', '.join(without)} cannot use {part}, and learn from clicks alone")
 
 
 def train(

@@ -1,5 +1,6 @@
 """The inputs of a training beside the clicks, and the parameters it learns."""
 
+from collections.abc import Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -41,7 +42,7 @@ class Side:
     def __repr__(self) -> str:
         return f"Side({', '.join(sorted(self.given())) or 'nothing'})"
 
-    def only(self, parts: frozenset[str]) -> "Side":
+    def only(self, parts: Set[str]) -> "Side":
         """With these parts alone."""
         return replace(self, **dict.fromkeys(self.given() - parts))
 
