@@ -1,5 +1,7 @@
 """Marked samples: the loss of an epoch is the one that the data call for, in expectation."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,21 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.shown import Traffic
 from unexposed.maths.losses import LOSSES
-from unexposed.sampling.marking import MarkedSampler, Marking
+from unexposed.sampling.marking import Marking
 from unexposed.sampling.marks import PairTable
-from unexposed.sampling.samples import Drawing
+from unexposed.sampling.samples import Drawing, Sampler, Samples
+
+
+@dataclass
+class MarkedSampler:
+    """Draws samples and marks them."""
+
+    sampler: Sampler
+    marking: Marking
+
+    def draw(self, rng: np.random.Generator) -> Samples:
+        return self.marking.mark(self.sampler.draw(rng), rng)
+
 
 IDS = {"user_ids": Ids.range(4), "item_ids": Ids.range(6)}
 LOG = Clicks.from_pairs(  # one click, four, five, none
