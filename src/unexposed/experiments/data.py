@@ -1,7 +1,7 @@
 """The data of an experiment: a data set, a world made from one, or a simulated world."""
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from unexposed.data import datasets, simulate
 from unexposed.data.clicks import Clicks, Indices, Judgements, Split
 from unexposed.data.semi_synthetic import GENERATORS, trim
-from unexposed.data.shown import Traffic
+from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
 from unexposed.experiments import guides
@@ -30,7 +30,14 @@ SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys al
     },
     "simulate": {"simulate": dict, "fresh": bool},
 }
-WORLD = {"users": int, "items": int, "seed": int, "popularity_bias": float, "relevance_bias": float}
+WORLD = {
+    "users": int,
+    "items": int,
+    "seed": int,
+    "popularity_bias": float,
+    "relevance_bias": float,
+    "attention": float,
+}
 SEMI_SYNTHETIC_DEFAULTS = {"generator": "converged", "power": 0.5, "world_seed": 0}
 TRIMMED = {"amazon_cds"}  # the paper cuts it to 3,000 × 3,000
 FEATURES = ("user_features", "item_features")  # that an arm may be given, where the data has them
@@ -69,9 +76,10 @@ class Data:
         traffic: float | None = None,
         features: tuple[str, ...] = (),
         *,
+        impressions: bool = False,
         seed: int = 0,
     ) -> Side:
-        """What an arm is given beside the clicks: a true exposure, a guide, traffic, features."""
+        """What an arm is given beside the clicks, such as a true exposure, a guide or traffic."""
         given = None if oracle is None else ORACLES[oracle](self.known_world("compare"))
         for name in features:
             if name not in self.features:
@@ -79,9 +87,15 @@ class Data:
         return Side(
             exposure=given,
             validation=None if guide is None else self._guide(guide, seed),
+            impressions=self._impressions if impressions else None,
             traffic=None if traffic is None else self._traffic(traffic),
             **{name: self.features[name] for name in features},
         )
+
+    @cached_property
+    def _impressions(self) -> Impressions | None:
+        """What the world showed to whom, how often, in the log of its clicks."""
+        return self.known_world("compare").log(self.world_seed).shown
 
     def _traffic(self, share: float) -> Traffic:
         """Random traffic: a share of a world's pairs, or of the judged pairs that were set aside.

@@ -47,6 +47,7 @@ _METHOD_KEYS = {
     "guide": str,
     **dict.fromkeys(experiment_data.FEATURES, bool),
     "traffic": float,
+    "impressions": bool,
     "settings": dict,
 }
 
@@ -266,8 +267,11 @@ def _method_arm(
         made, traffic = make(name, **settings), table.get("traffic")
         if traffic is not None:
             _check_traffic(traffic, made, document["data"])
-        stated = tuple(table.get("settings", {}))
-        return Arm(label, made, table.get("study"), exposure, guide, traffic, features, stated)
+        shown, stated = table.get("impressions", False), tuple(table.get("settings", {}))
+        if shown and ("dataset" in document["data"] or "impressions" not in made.accepts):
+            raise InputError(f"impressions = true needs a world in [data], and {name} to use them")
+        given = exposure, guide, traffic, shown, features
+        return Arm(label, made, table.get("study"), *given, stated)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -157,7 +157,13 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else search.best_settings(plan.start),
-        side=data.side(plan.exposure, plan.guide, plan.traffic, plan.features),
+        side=data.side(
+            plan.exposure,
+            plan.guide,
+            plan.traffic,
+            plan.features,
+            impressions=plan.experiment.arms[plan.arm].impressions,
+        ),
         by=plan.experiment.criterion,
         say=say,
     )

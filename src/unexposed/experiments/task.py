@@ -23,6 +23,7 @@ class Arm:
     exposure: str | None = None  # the part of a world's true exposure that it is given
     guide: str | None = None  # the validation set that it is given, of `guides.py`
     traffic: float | None = None  # the share of random traffic that it is given, of `data.py`
+    impressions: bool = False  # whether it is given what the world showed
     features: tuple[str, ...] = ()  # of the data set, given to it: parts of `Side`
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Arm:
         if self.exposure is not None:
             return "oracle"
         told = [] if self.guide is None else [guides.SAID[guides.parse(self.guide)[0]]]
+        told += ["impressions"] if self.impressions else []
         told += [] if self.traffic is None else ["random traffic"]
         told += [name.replace("_", " ") for name in self.features]
         return f"given {' and '.join(told)}" if told else ""
@@ -68,6 +70,7 @@ class Experiment:
             **({} if arm.guide is None else {"guide": arm.guide}),
             **({"features": list(arm.features)} if arm.features else {}),
             **({} if arm.traffic is None else {"traffic": arm.traffic}),
+            **({"impressions": True} if arm.impressions else {}),
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
@@ -90,7 +93,14 @@ class Task:
     def side(self) -> Side:
         """Inputs of the method beside the clicks: an oracle's true exposure, a guide, traffic."""
         arm = self.experiment.arms[self.arm]
-        return self.data.side(arm.exposure, arm.guide, arm.traffic, arm.features, seed=self.seed)
+        return self.data.side(
+            arm.exposure,
+            arm.guide,
+            arm.traffic,
+            arm.features,
+            impressions=arm.impressions,
+            seed=self.seed,
+        )
 
     @property
     def options(self) -> dict[str, Any]:
