@@ -273,6 +273,7 @@ WORLD = "kind = 'compare'\n[data]\nsimulate = { users = 40, items = 20 }\n"
         (f"{WORLD}[methods.ubo]\nguide = 'traffic:2'\n", "the share of a guide must lie in"),
         (f"{WORLD}[methods.mf]\ntraffic = 2\n", "traffic must lie in .0, 1., got 2"),
         (f"{WORLD}[methods.ease]\ntraffic = 0.1\n", "ease cannot use traffic"),
+        (f"{WORLD}[methods.ease]\nimpressions = true\n", "impressions = true needs a world"),
         (
             "kind = 'compare'\n[data]\ndataset = 'coat'\n[methods.mf]\ntraffic = 0.1\n",
             "traffic needs a world in .data., or a data set with traffic = SHARE",
@@ -331,6 +332,23 @@ def test_the_traffic_of_an_arm_and_its_use_reach_the_results_and_their_identity(
     assert all(running.is_current(found, line) for line in lines)
     other = read(tmp_path, text.replace("0.2", "0.3"))
     assert [running.is_current(other, line) for line in lines] == [True, False, False]
+
+
+def test_an_arm_is_given_the_impressions_of_the_world_where_it_says_so(tmp_path):
+    text = (
+        f"seeds = 1\n{WORLD.replace('20', '60')}[settings]\nepochs = 2\n[methods.umf]\n"
+        "[methods.shown]\nmethod = 'umf'\nimpressions = true\n"
+    )
+    found = read(tmp_path, text)
+    assert [arm.given for arm in found.arms.values()] == ["", "given impressions"]
+    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    data = open_data(found.data, found.protocol)
+    shown = data.side(None, impressions=True).impressions
+    assert shown.contain(data.clicks.users, data.clicks.items).all()
+    assert "impressions" not in lines[0]["facts"]
+    assert 0 < lines[1]["facts"]["impressions"] <= np.sum(shown.clicked == 0)
+    other = read(tmp_path, text.replace("impressions = true", ""))
+    assert [running.is_current(other, line) for line in lines] == [True, False]
 
 
 def test_a_share_of_a_data_sets_judged_pairs_is_set_aside_as_traffic(monkeypatch):
