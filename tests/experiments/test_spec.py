@@ -342,7 +342,7 @@ def test_an_arm_is_given_the_impressions_of_the_world_where_it_says_so(tmp_path)
     found = read(tmp_path, text)
     assert [arm.given for arm in found.arms.values()] == ["", "given impressions"]
     lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
-    data = open_data(found.data, found.protocol)
+    data = experiment_data.open_data(found.data, found.protocol)
     shown = data.side(None, impressions=True).impressions
     assert shown.contain(data.clicks.users, data.clicks.items).all()
     assert "impressions" not in lines[0]["facts"]

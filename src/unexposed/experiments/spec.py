@@ -328,10 +328,14 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
 def miniature(experiment: Experiment) -> Experiment:
     """Shrink an experiment to seconds: a small simulated world, two seeds, two epochs."""
     small = with_settings(experiment, MINIATURE_SETTINGS)
-    arms = {label: replace(arm, features=()) for label, arm in small.arms.items()}
+    arms = {
+        # the world has no features, and so few pairs that a small share of them says nothing
+        label: replace(arm, features=(), traffic=arm.traffic and max(arm.traffic, 0.3))
+        for label, arm in small.arms.items()
+    }
     return replace(
         small,
-        arms=arms,  # the world has no features
+        arms=arms,
         title=f"{experiment.title} (miniature)",
         seeds=MINIATURE_SEEDS,
         data=experiment_data.checked(MINIATURE_WORLD, "the miniature's data"),
