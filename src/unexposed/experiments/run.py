@@ -105,7 +105,8 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     if arm is None:
         return False
     asked = experiment.identity(arm)
-    found = {key: line.get(key) for key in asked}
+    extras = {key: line[key] for key in arm.extras() if key in line}
+    found = {key: line.get(key) for key in asked} | extras
     found["data"] = completed(found["data"] or {})
     if arm.method is not None and isinstance(found["settings"], dict):
         later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}

@@ -28,6 +28,15 @@ class Arm:
     stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
     options: dict[str, Any] = field(default_factory=dict)
 
+    def extras(self) -> dict[str, Any]:
+        """Its inputs beside clicks and exposure, as a result line states them where it has any."""
+        return {
+            "guide": self.guide,
+            "features": list(self.features),
+            "traffic": self.traffic,
+            "impressions": self.impressions,
+        }
+
     @property
     def given(self) -> str:
         """What it is given that clicks do not tell; such an arm competes with no other."""
@@ -67,10 +76,7 @@ class Experiment:
             "method": arm.method.name if arm.method else None,
             "settings": checks.values(arm.method) if arm.method else {},
             "exposure": arm.exposure,
-            **({} if arm.guide is None else {"guide": arm.guide}),
-            **({"features": list(arm.features)} if arm.features else {}),
-            **({} if arm.traffic is None else {"traffic": arm.traffic}),
-            **({"impressions": True} if arm.impressions else {}),
+            **{name: value for name, value in arm.extras().items() if value},
             "options": {**self.options, **arm.options},
             "data": self.data,
             "protocol": self.protocol.name,
