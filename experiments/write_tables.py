@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, comparisons, serving, stored, verdict
+from docs_tables import benchmarks, comparisons, serving, stored, verdict, worth
 from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
 from docs_tables.stored import Place
@@ -125,6 +125,16 @@ def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
     return lambda: markdown(make(result(name)))
 
 
+def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
+    """A table made from the shops that say what was shown."""
+    return lambda: markdown(make(places("shown")))
+
+
+def coat_traffic() -> str:
+    asked = stored.places(HERE / "shown" / "coat.toml")
+    return markdown(worth.worth(asked, worth.COAT, "coat-traffic", ""))
+
+
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 READ_BY_CLICKS = {
     "mf": "MF",
@@ -169,6 +179,17 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         "experiments/variance/README.md",
         partial(section, "noise", "gradient_variance"),
     ),
+    "impressions table": (
+        "docs/exposure.md",
+        of_shown(partial(worth.worth, pairs=worth.IMPRESSIONS, name="impressions", title="")),
+    ),
+    "impressions share": ("docs/exposure.md", lambda: worth.shares(places("shown"))),
+    "traffic table": (
+        "docs/exposure.md",
+        of_shown(partial(worth.worth, pairs=worth.TRAFFIC, name="traffic", title="")),
+    ),
+    "coat traffic table": ("docs/exposure.md", coat_traffic),
+    "shown levels": ("experiments/shown/README.md", of_shown(worth.levels)),
     "timing results": ("experiments/timing/README.md", partial(section, "cost", "timing")),
 }
 

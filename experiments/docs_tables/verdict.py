@@ -38,7 +38,7 @@ def verdict(asked: Sequence[Place]) -> Table:
         cells(
             place.short,
             *(
-                _tested(found[at], adjusted[f"{at}"]) if at in found else NONE
+                tested(found[at], adjusted[f"{at}"]) if at in found else NONE
                 for at in ((place.title, question) for question in order)
             ),
         )
@@ -54,7 +54,7 @@ def verdict(asked: Sequence[Place]) -> Table:
     return Table("verdict", "Verdict", ["", *order], rows, [note])
 
 
-def _tested(less: Floats, p: float) -> Cell:
+def tested(less: Floats, p: float) -> Cell:
     said = p_value(p)
     said = said if said.startswith("<") else f"= {said}"
     return Cell(f"{difference(less)}, p {said}", bold=p < SIGNIFICANCE and _agree(less))
@@ -131,7 +131,7 @@ def _share(place: Place, arm: str) -> str:
     if less is None or gain is None:
         return NONE
     low, high = ratio_interval(less, gain)
-    return f"{_percent(less.mean() / gain.mean())} [{_percent(low)}, {_percent(high)}]"
+    return f"{percent(less.mean() / gain.mean())} [{percent(low)}, {percent(high)}]"
 
 
 def ratio_interval(above: Floats, below: Floats) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def ratio_interval(above: Floats, below: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{100 * value:.0f} %".replace("-", "−")
 
 

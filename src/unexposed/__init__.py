@@ -41,7 +41,7 @@ _HOME = {
     "read_log": "data.read",
     "read_judged": "data.read",
     "Features": "data.features",
-    "read_features": "data.features",
+    "read_features": "data.read_features",
     "with_items": "data.features",
     "read_pairs": "data.read",
     "read_traffic": "data.read_traffic",
@@ -58,8 +58,9 @@ __all__ = [*_HOME, "__version__"]
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
     from unexposed.data.datasets import DATASETS
-    from unexposed.data.features import Features, read_features, with_items
+    from unexposed.data.features import Features, with_items
     from unexposed.data.read import read_judged, read_log, read_pairs
+    from unexposed.data.read_features import read_features
     from unexposed.data.read_traffic import read_traffic
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world

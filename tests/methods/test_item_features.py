@@ -5,7 +5,8 @@ import pytest
 
 from small import COMPOSED, quick
 from unexposed.data.clicks import Clicks
-from unexposed.data.features import Features, read_features, with_items
+from unexposed.data.features import Features, with_items
+from unexposed.data.read_features import read_features
 from unexposed.errors import InputError
 from unexposed.maths.relevance import ITEM_FEATURES
 from unexposed.methods import load

@@ -5,8 +5,9 @@ import pytest
 
 from small import quick
 from unexposed.data.clicks import Clicks
-from unexposed.data.features import Features, read_features
+from unexposed.data.features import Features
 from unexposed.data.ids import Ids
+from unexposed.data.read_features import read_features
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.errors import InputError
 from unexposed.methods import load

@@ -44,7 +44,7 @@ def read(
     path: Path, clicks: "Clicks", columns: Columns, role: "Role", model: "Model | None" = None
 ) -> "Features":
     """The features of users or items of a log; the log's own name for its ids is tried first."""
-    from unexposed.data.features import read_features
+    from unexposed.data.read_features import read_features
 
     encoding = None if model is None else model.encoding(role)
     own = columns.user if role == "user" else columns.item

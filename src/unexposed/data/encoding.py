@@ -11,11 +11,13 @@ what all rows have in common.
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_VALUES = 100  # of a column, the most frequent: the others share a column
 LEAST_ROWS = 2  # that must have a value: what a single row has tells nothing of another
@@ -33,7 +35,7 @@ class Number:
     deviation: float
 
     @staticmethod
-    def fit(name: str, numbers: pl.Series) -> "Number | str":
+    def fit(name: str, numbers: "pl.Series") -> "Number | str":
         """The encoding of finite numbers, null where missing; or why the column is left out."""
         values = numbers.drop_nulls().to_numpy().astype(np.float64)
         if len(values) == 0:
@@ -50,7 +52,9 @@ class Number:
     def columns(self) -> list[str]:
         return [self.name]
 
-    def encode(self, numbers: pl.Series) -> NDArray[np.float32]:
+    def encode(self, numbers: "pl.Series") -> NDArray[np.float32]:
+        import polars as pl
+
         standard = (numbers.cast(pl.Float64) - self.mean) / self.deviation
         within = standard.fill_null(0).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
         return within.to_numpy().astype(np.float32)[:, None]
@@ -71,6 +75,8 @@ class Categories:
     @staticmethod
     def fit(name: str, held: "Held") -> "Categories | str":
         """The encoding of these values, the most frequent first; or why the column is left out."""
+        import polars as pl
+
         count = held.values.value_counts(name="rows")
         if len(count) == 0:
             return "it is empty"
@@ -105,14 +111,16 @@ class Categories:
 class Held:
     """The values of a text column: values[n] is one of row rows[n]; each once in a row."""
 
-    values: pl.Series
+    values: "pl.Series"
     rows: NDArray[np.int64]
     n_rows: int
     many: bool
 
     @staticmethod
-    def of(column: pl.Series) -> "Held":
+    def of(column: "pl.Series") -> "Held":
         """The values of a column of texts or of lists; blank ones are missing."""
+        import polars as pl
+
         many = column.dtype == pl.List
         if not many and column.str.contains(SEPARATOR, literal=True).any():
             column, many = column.str.split(SEPARATOR), True

@@ -7,10 +7,9 @@ clicked if that reaches the threshold of the data set.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Ratings, drawn
@@ -18,6 +17,9 @@ from unexposed.data.ids import Ids
 from unexposed.data.rating_data import Dataset, RatingData
 from unexposed.data.shown import Impressions, KnownExposure
 from unexposed.errors import InputError, did_you_mean, plain
+
+if TYPE_CHECKING:
+    import polars as pl
 
 KUAIRAND = (
     "data/log_standard_4_08_to_4_21_pure.csv",
@@ -32,7 +34,7 @@ WATCHED_TWICE = 2.0  # KuaiRec: the watch ratio that its authors suggest as a li
 NICE = 3.0  # CM100k: "It's nice, I enjoy listening to it", of 1 to 4
 CLICKED = 1.0
 
-_WHOLE, _REAL, _TEXT = pl.Int64, pl.Float64, pl.String
+_WHOLE, _REAL, _TEXT = "Int64", "Float64", "String"  # types of polars
 _FEATURES = [f"user_feature_{n}" for n in range(4)]
 
 
@@ -42,6 +44,8 @@ def read_kuairand(folder: Path) -> RatingData:
     A click is `is_click`: a click in the view of two columns, a play of some seconds in the view
     of one. What `is_rand` marks was drawn at random from a pool of 7,583 videos.
     """
+    import polars as pl
+
     kinds = dict.fromkeys(("user_id", "video_id", "time_ms", "is_click", "is_rand"), _WHOLE)
     rows = pl.concat([_rows(folder / name, kinds) for name in KUAIRAND]).with_columns(
         user="user_id", item="video_id", value="is_click", time=pl.col("time_ms") // 1000
@@ -74,12 +78,16 @@ def read_cm100k(folder: Path) -> RatingData:
     log. The other half is judged, heard or not, and is the truth for a learned exposure. A click
     is a rating of at least 3 of 4.
     """
+    import polars as pl
+
     path = folder / CM100K
     with _refusing(path):
         with path.open(encoding="utf-8", errors="replace") as lines:
             header = int(not lines.readline().split("\t")[0].strip().isdecimal())
         kinds = dict.fromkeys(("user", "item", "value", "known"), _WHOLE)
-        rows = pl.read_csv(path, separator="\t", has_header=False, skip_rows=header, schema=kinds)
+        rows = pl.read_csv(
+            path, separator="\t", has_header=False, skip_rows=header, schema=_types(kinds)
+        )
     good = pl.col("value").is_between(1, 4) & pl.col("known").is_in([0, 1])
     for number, *row in rows.with_row_index().filter(~good.fill_null(False)).rows()[:1]:
         raise InputError(
@@ -103,6 +111,8 @@ def read_open_bandit(folder: Path) -> RatingData:
     people alike. A pair is clicked if one of its showings was, in any of the three positions. Its
     propensity is the mean chance that the policy gave to the item in that position.
     """
+    import polars as pl
+
     kinds = {"item_id": _WHOLE, "click": _WHOLE, "propensity_score": _REAL, "timestamp": _TEXT}
     seconds = (
         pl.col("timestamp").str.slice(0, 19).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False)
@@ -125,21 +135,31 @@ def read_open_bandit(folder: Path) -> RatingData:
 # From rows to pairs
 
 
-def _rows(path: Path, kinds: dict[str, Any], *, may_lack: str = "") -> pl.LazyFrame:
+def _types(kinds: dict[str, str]) -> dict[str, Any]:
+    import polars as pl
+
+    return {name: getattr(pl, kind) for name, kind in kinds.items()}
+
+
+def _rows(path: Path, kinds: dict[str, str], *, may_lack: str = "") -> "pl.LazyFrame":
     """These columns of a CSV file with a header; one that may be lacking is then empty."""
+    import polars as pl
+
     with _refusing(path):
-        rows = pl.scan_csv(path.absolute(), schema_overrides=kinds, glob=False)
+        rows = pl.scan_csv(path.absolute(), schema_overrides=_types(kinds), glob=False)
         there = rows.collect_schema().names()
     missing = [name for name in kinds if name not in there]
     for name in missing:
         if name != may_lack:
             raise InputError(f"{path} has no column {name!r}; {did_you_mean(name, there)}")
-    empty = [pl.lit(None, kinds[name]).alias(name) for name in missing]
+    empty = [pl.lit(None, _types(kinds)[name]).alias(name) for name in missing]
     return rows.with_columns(empty).select(list(kinds))
 
 
-def _pairs(rows: pl.LazyFrame, path: Path, threshold: float) -> pl.DataFrame:
+def _pairs(rows: "pl.LazyFrame", path: Path, threshold: float) -> "pl.DataFrame":
     """One row for each pair: highest value, times shown and clicked, last time, propensity."""
+    import polars as pl
+
     clicked = pl.col("value") >= threshold
     # of the last click, or else of the last showing
     last = pl.coalesce(pl.col("time").filter(clicked).max(), pl.col("time").max())
@@ -167,7 +187,9 @@ def _pairs(rows: pl.LazyFrame, path: Path, threshold: float) -> pl.DataFrame:
     return pairs
 
 
-def _data(logged: pl.DataFrame, random: pl.DataFrame, *, threshold: float) -> RatingData:
+def _data(logged: "pl.DataFrame", random: "pl.DataFrame", *, threshold: float) -> RatingData:
+    import polars as pl
+
     both = pl.concat([logged.select("user", "item"), random.select("user", "item")])
     ids, users, items = _indexed(both)
     cut = len(logged)
@@ -177,7 +199,7 @@ def _data(logged: pl.DataFrame, random: pl.DataFrame, *, threshold: float) -> Ra
     )
 
 
-def _indexed(pairs: pl.DataFrame) -> tuple[tuple[Ids, Ids], NDArray[np.int32], NDArray[np.int32]]:
+def _indexed(pairs: "pl.DataFrame") -> tuple[tuple[Ids, Ids], NDArray[np.int32], NDArray[np.int32]]:
     """Ids of all users and items in ascending order, and the index of each pair's."""
     ids, indices = [], []
     for name in ("user", "item"):
@@ -188,7 +210,7 @@ def _indexed(pairs: pl.DataFrame) -> tuple[tuple[Ids, Ids], NDArray[np.int32], N
 
 
 def _ratings(
-    pairs: pl.DataFrame,
+    pairs: "pl.DataFrame",
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     ids: tuple[Ids, Ids],
@@ -220,6 +242,8 @@ def _ratings(
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
     """Turn an error of polars about a file into one sentence."""
+    import polars as pl
+
     try:
         yield
     except pl.exceptions.PolarsError as error:

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from unexposed import progress as show
@@ -74,6 +73,8 @@ class Comparison(Shown):
 
         `p_holm` tests the difference to the best method, paired over users, Holm-corrected.
         """
+        import polars as pl
+
         rows = [
             {
                 "method": result["method"],

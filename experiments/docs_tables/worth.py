@@ -1,0 +1,102 @@
+"""What impressions and random traffic gain, each row over the same method without them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from docs_tables.stored import Floats, Place
+from docs_tables.verdict import percent, ratio_interval, tested
+from unexposed.evaluation.significance import holm, paired_test
+from unexposed.report.tables import NONE, Cell, Table, cells, number, signed
+
+IMPRESSIONS = {  # arm → the same method without impressions
+    "mf-shown": "mf",
+    "bpr-shown": "bpr",
+    "umf-shown": "umf",
+    "umf-true": "umf",
+}
+TRAFFIC = {
+    "mf-traffic-0_5": "mf",
+    "mf-traffic-2": "mf",
+    "mf-traffic-10": "mf",
+    "umf-traffic-0_5": "umf",
+    "umf-traffic-2": "umf",
+    "umf-traffic-10": "umf",
+    "mf-epoch-2": "mf",
+    "ubo-guide-2": "ubo-frozen",
+    "ubo-guide-10": "ubo-frozen",
+    "mf-shown-traffic-2": "mf-shown",
+}
+COAT = {arm: base for arm, base in TRAFFIC.items() if not arm.startswith("mf-shown")} | {
+    "mf-features": "mf"
+}
+ORACLE = "umf-true"
+
+
+def worth(asked: Sequence[Place], pairs: Mapping[str, str], name: str, title: str) -> Table:
+    """Each arm less its base: in all shops together, with a test, and in each of them."""
+    made = {arm: _together(asked, arm, base) for arm, base in pairs.items()}
+    found = {arm: less for arm, less in made.items() if less is not None}
+    adjusted = holm({arm: paired_test(d, 0 * d, seed=0).p_value for arm, d in found.items()})
+    rows = []
+    for arm, less in found.items():
+        base = pairs[arm]
+        own = [place.less(arm, base) for place in asked]
+        rows.append(
+            [
+                Cell(arm, code=True, aside=asked[0].given.get(arm, "")),
+                Cell(base, code=True),
+                tested(less, adjusted[arm]),
+                *cells(*(NONE if d is None else signed(float(d.mean())) for d in own)),
+            ]
+        )
+    note = (
+        "Difference in DCG@3 [95 % interval over users] and p "
+        "(sign-flip test over users, Holm); bold: p < .05 and the same sign with every seed."
+    )
+    heads = ["row", "less", "all shops", *(f"shop {n + 1}" for n in range(len(asked)))]
+    if len(asked) == 1:
+        heads = ["row", "less", "difference"]
+        rows = [row[:3] for row in rows]
+    return Table(name, title, heads, rows, [note])
+
+
+def levels(asked: Sequence[Place]) -> Table:
+    """DCG@3 of true relevance of every arm in every shop."""
+    arms = dict.fromkeys(arm for place in asked for arm in place.values)
+    given = {arm: place.given.get(arm, "") for place in asked for arm in place.values}
+    rows = [
+        [
+            Cell(arm, code=True, aside=given[arm]),
+            *cells(*(number(_mean(place, arm)) for place in asked)),
+        ]
+        for arm in arms
+    ]
+    note = "DCG@3 of true relevance, mean of the seeds."
+    heads = ["row", *(f"shop {n + 1}" for n in range(len(asked)))]
+    return Table("levels", "Every row", heads, rows, [note])
+
+
+def shares(asked: Sequence[Place]) -> str:
+    """The part of the oracle's gain over UMF that each row with impressions reaches, in words."""
+    room = _together(asked, ORACLE, "umf")
+    if room is None:
+        return "Results are missing."
+    said = []
+    for arm in ("umf-shown", "mf-shown", "bpr-shown"):
+        if (gain := _together(asked, arm, "umf")) is not None:
+            low, high = ratio_interval(gain, room)
+            share = percent(gain.mean() / room.mean())
+            said.append(f"`{arm}` {share} [{percent(low)}, {percent(high)}]")
+    most = signed(float(room.mean()))
+    return f"Of what the true exposure gains over `umf` ({most}), rows reach: {', '.join(said)}."
+
+
+def _together(asked: Sequence[Place], arm: str, base: str) -> Floats | None:
+    """Arm minus base, (seeds, users of all shops)."""
+    found = [less for place in asked if (less := place.less(arm, base)) is not None]
+    return np.concatenate(found, axis=1) if found else None
+
+
+def _mean(place: Place, arm: str) -> float | None:
+    return float(place.values[arm].mean()) if arm in place.values else None
