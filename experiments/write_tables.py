@@ -130,9 +130,9 @@ def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
     return lambda: markdown(make(places("shown")))
 
 
-def coat_traffic() -> str:
-    asked = stored.places(HERE / "shown" / "coat.toml")
-    return markdown(worth.worth(asked, worth.COAT, "coat-traffic", ""))
+def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
+    """What rows of another file of that folder gain."""
+    return lambda: markdown(worth.worth(stored.places(HERE / "shown" / file), pairs, file, ""))
 
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
@@ -188,7 +188,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         "docs/exposure.md",
         of_shown(partial(worth.worth, pairs=worth.TRAFFIC, name="traffic", title="")),
     ),
-    "coat traffic table": ("docs/exposure.md", coat_traffic),
+    "followed table": ("docs/exposure.md", worth_in("tuned.toml", worth.IMPRESSIONS)),
+    "coat traffic table": ("docs/exposure.md", worth_in("coat.toml", worth.COAT)),
     "shown levels": ("experiments/shown/README.md", of_shown(worth.levels)),
     "timing results": ("experiments/timing/README.md", partial(section, "cost", "timing")),
 }

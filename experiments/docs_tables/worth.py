@@ -13,6 +13,7 @@ IMPRESSIONS = {  # arm → the same method without impressions
     "mf-shown": "mf",
     "bpr-shown": "bpr",
     "umf-shown": "umf",
+    "umf-theta-shown": "umf-theta",
     "umf-true": "umf",
 }
 TRAFFIC = {
@@ -83,7 +84,7 @@ def shares(asked: Sequence[Place]) -> str:
     if room is None:
         return "Results are missing."
     said = []
-    for arm in ("umf-shown", "mf-shown", "bpr-shown"):
+    for arm in ("mf-shown", "bpr-shown", "umf-shown", "umf-theta-shown"):
         if (gain := _together(asked, arm, "umf")) is not None:
             low, high = ratio_interval(gain, room)
             share = percent(gain.mean() / room.mean())
