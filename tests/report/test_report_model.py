@@ -8,6 +8,7 @@ import pytest
 
 from command import ended
 from report_world import check_self_contained
+from unexposed.cards import number
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.read import read_judged
@@ -22,7 +23,7 @@ from unexposed.report.pages import Given, model_document, write_model
 from unexposed.report.portrait import document as portrait
 from unexposed.report.portrait_tables import lead
 from unexposed.report.sampled import draw, never_shown, relevance_of
-from unexposed.report.tables import number, shown
+from unexposed.report.tables import shown
 from unexposed.settings import known
 
 SMALL = {"epochs": 2, "dim": 4, "n_models": 2}

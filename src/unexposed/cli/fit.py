@@ -90,7 +90,20 @@ def fit(
         model = replace(model, facts=model.facts | {"split": split})
     model.save(out)
     say(training_line(model))
+    say(verdict_line(model))
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
+
+
+def verdict_line(model: "Model") -> str:
+    """One sentence on the model beside popularity on held-out clicks; a warning where it loses."""
+    from unexposed.ranking.verdict import RIVAL
+
+    name = model.method.name
+    if name == RIVAL:
+        return f"{name} is what others are compared with; next to it, try mf"
+    if model.verdict is None:
+        return f"no verdict: too few held-out clicks to compare {name} with {RIVAL}"
+    return str(model.verdict)
 
 
 def training_line(model: "Model") -> str:

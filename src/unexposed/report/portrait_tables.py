@@ -2,16 +2,8 @@
 
 from typing import Any
 
-from unexposed.report.tables import (
-    NONE,
-    Cell,
-    Table,
-    cells,
-    number,
-    seconds,
-    setting_value,
-    shown,
-)
+from unexposed.cards import NONE, number
+from unexposed.report.tables import Cell, Table, cells, seconds, setting_value, shown
 
 
 def lead(data: dict[str, Any]) -> list[str]:
