@@ -100,9 +100,12 @@ def verdict_line(model: "Model") -> str:
 
     name = model.method.name
     if name == RIVAL:
-        return f"{name} is what others are compared with; next to it, try mf"
+        return f"{name} is the list that other methods are compared with"
     if model.verdict is None:
-        return f"no verdict: too few held-out clicks to compare {name} with {RIVAL}"
+        return (
+            f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "
+            "them; judged pairs can tell (unexposed evaluate)"
+        )
     return str(model.verdict)
 
 

@@ -40,6 +40,7 @@ class EASE(Recommender):
     """
 
     name: ClassVar[str] = "ease"
+    fixed_exposure: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start", "exposure"})  # an update starts afresh
     regularisation: float = setting(100.0, "λ", above=0, search=(1, 5000))
     popularity_exponent: float = setting(

@@ -132,6 +132,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
         title=f"What {document['method']} learned from the log",
         data=document,
         lead=make.lead(document),
+        headline=make.verdict_headline(document),
         has_exposure=any(
             row["exposure"] is not None
             for group in document["relations"]["by_popularity"]
@@ -143,6 +144,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
             "relations": draw.relations(document["relations"]),
         },
         tables={
+            "verdict": make.verdict(document),
             "lists": make.lists(document["lists"]),
             "judged": make.judged(document["judged"]) if document["judged"] else None,
             "lifted": [
