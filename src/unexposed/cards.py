@@ -10,7 +10,7 @@ from unexposed.errors import plain
 
 WIDTH, HEIGHT, MARGIN = 320, 110, 6  # of a curve, in pixels
 POINTS = 300  # of a curve, at most
-LONGEST, LONGEST_FACT = 60, 400  # characters of a cell, and of a fact
+LONGEST, LONGEST_FACT = 60, 700  # characters of a cell, and of a fact
 NONE = "–"  # where there is no number
 _CELL = "padding:.1em .7em .1em 0;text-align:"
 

@@ -1,7 +1,7 @@
 """Whether a model is better than the popular list: differences over users, and plain words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from unexposed.cards import number, signed
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores
-from unexposed.ranking.held_out import Criterion, quality_of_users
-from unexposed.ranking.rank import rank_catalogue
+from unexposed.ranking.held_out import Criterion, quality, ranked
 
 RIVAL = "popularity"
 CHANCE = 0.05  # a p-value above it may be chance
@@ -121,14 +120,14 @@ def on_held_out(
 
     A criterion that does not weigh popular items down adds nothing to the first reading.
     """
-
-    def ndcg(scores: Scores) -> metrics.PerUser:
-        return metrics.ndcg(rank_catalogue(scores, Judgements.from_clicks(held_out), clicks), K)
-
-    found = {"clicks": gain(ndcg(model), ndcg(popular))}
+    both = (model, popular)
+    alike = replace(by, draw="all")
+    rankings = [ranked(scores, clicks, held_out, alike) for scores in both]
+    found = {"clicks": gain(*(metrics.ndcg(ranking, K) for ranking in rankings))}
+    if by.draw != "all":
+        rankings = [ranked(scores, clicks, held_out, by) for scores in both]
     if by.exponent > -1 or by.draw != "all":
-        ours, theirs = (quality_of_users(s, clicks, held_out, by) for s in (model, popular))
-        found["weighed"] = gain(ours, theirs)
+        found["weighed"] = gain(*(quality(ranking, by) for ranking in rankings))
     said = {name: one.to_json() for name, one in found.items() if one is not None}
     return {RIVAL: said} if said else {}
 

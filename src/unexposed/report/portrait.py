@@ -13,7 +13,7 @@ from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue
-from unexposed.ranking.verdict import READINGS, RIVAL
+from unexposed.ranking.verdict import READINGS, RIVAL, Gain
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
 from unexposed.report.page import Names
@@ -61,12 +61,13 @@ def verdict(model: Model, judged: dict[str, Any] | None) -> dict[str, Any]:
     """The model beside the popular list, on held-out clicks and on judged pairs, and in words."""
     said = [model.verdict, None if judged is None else of_document(judged)]
     kept = [one for one in said if one is not None]
-    gains = dict(model.facts.get("verdict", {}).get(RIVAL, {}))
-    readings = {name: gains[name] for name in READINGS if name in gains}
+    gains = model.facts.get("verdict", {}).get(RIVAL, {})
+    # a file may have said anything: difference and finding follow from the other numbers
+    readings = {n: Gain.from_json(gains[n]).to_json() for n in READINGS if n in gains}
     beside = {} if judged is None else judged.get("beside", {}).get(RIVAL, {})
     return {
         "held_out": readings,
-        "judged": {name: beside[name] for name in list(beside) if name == headline(beside)},
+        "judged": {headline(beside): beside[headline(beside)]} if beside else {},
         "warns": any(one.warns for one in kept),
         "says": [str(one) for one in kept],
     }
