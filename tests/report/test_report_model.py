@@ -202,7 +202,9 @@ def test_the_verdict_of_the_page_is_the_models_own_and_that_of_evaluate(model, d
 def test_the_popular_list_and_older_models_have_no_verdict(small_world, document, tmp_path):
     popular = fitted("popularity", small_world)
     found = portrait(popular, Names(popular.user_ids, popular.item_ids, {}))
-    assert "This is the popular list" in written(found, tmp_path / "page.html")
+    page = written(found, tmp_path / "page.html")
+    assert "This is the popular list" in page
+    assert "Popular and rare items" not in page  # twice the same row
     assert not any("on the popular one, too" in sentence for sentence in lead(found))
     none = {"held_out": {}, "judged": {}, "warns": False, "says": []}
     page = written(document | {"verdict": none}, tmp_path / "page.html")
@@ -276,10 +278,13 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsy
     assert ended(*words, "--protocol", "snips", "--out", str(out), "--json") == 0
     page = out.read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
+    printed = capsys.readouterr()
     again = "unexposed report MODEL --judged judged.csv --protocol snips --out page.html"
     assert f"<pre>{again}</pre>" in page
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed.out)
     assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
+    assert len(found["verdict"]["says"]) == 2  # on held-out clicks and on judged pairs
+    assert all(sentence in printed.err for sentence in found["verdict"]["says"])
 
 
 REFUSED = {
