@@ -3,7 +3,8 @@
 from statistics import mean
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, cells, code
+from unexposed.cards import NONE
+from unexposed.report.tables import Cell, Table, cells, code
 
 
 def card(document: dict[str, Any]) -> Table:

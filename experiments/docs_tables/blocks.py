@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import Any
 
+from unexposed.cards import NONE
 from unexposed.errors import InputError
 from unexposed.report.sections import Section
-from unexposed.report.tables import NONE, markdown, seconds
+from unexposed.report.tables import markdown, seconds
 
 
 def filled(text: str, name: str, content: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unexposed.cards import NONE
 from unexposed.report.experiment_tables import (
     APART,
     Paper,
@@ -16,7 +17,7 @@ from unexposed.report.experiment_tables import (
     protocol_note,
     test_heads,
 )
-from unexposed.report.tables import NONE, Cell, Table, cells, shown
+from unexposed.report.tables import Cell, Table, cells, shown
 
 
 def short_comparison(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from unexposed.report.tables import Cell, Table, cells, code, number, signed
+from unexposed.cards import number, signed
+from unexposed.report.tables import Cell, Table, cells, code
 
 
 def criteria(found: Mapping[str, dict[str, Any]]) -> Table:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, cells, code, number
+from unexposed.cards import NONE, number
+from unexposed.report.tables import Cell, Table, cells, code
 
 
 def fold_in(document: list[dict[str, Any]]) -> Table:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from docs_tables.stored import Floats, Place
+from unexposed.cards import NONE, number, signed
 from unexposed.evaluation.significance import SIGNIFICANCE, bootstrap_interval, holm, paired_test
-from unexposed.report.tables import NONE, Cell, Table, cells, code, number, p_value, signed
+from unexposed.report.tables import Cell, Table, cells, code, p_value
 
 QUESTIONS = {  # → arm less arm, on data sets and in worlds
     "UBO less UMF": (("ubo", "umf"), ("gated-paper-held", "umf")),

@@ -10,7 +10,8 @@ from unexposed.errors import plain
 
 WIDTH, HEIGHT, MARGIN = 320, 110, 6  # of a curve, in pixels
 POINTS = 300  # of a curve, at most
-LONGEST, LONGEST_FACT = 60, 400  # characters of a cell, and of a fact
+LONGEST, LONGEST_FACT = 60, 700  # characters of a cell, and of a fact
+NONE = "–"  # where there is no number
 _CELL = "padding:.1em .7em .1em 0;text-align:"
 
 
@@ -51,10 +52,24 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def number(value: float | None) -> str:
+    """Three decimals, without the zero before the point; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    text = f"{abs(value):.3f}"
+    sign = "−" if value < 0 and float(text) != 0 else ""
+    return sign + (text[1:] if text.startswith("0.") else text)
+
+
+def signed(value: float) -> str:
+    """As `number`, with a plus sign above zero."""
+    return ("+" if value > 0 else "") + number(value)
+
+
 def text(value: Any, limit: int = LONGEST) -> str:
     """A value as people read it, on one line and cut where it is long."""
     if value is None:
-        return "–"
+        return NONE
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):

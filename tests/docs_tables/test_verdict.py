@@ -7,8 +7,8 @@ from docs_tables.criteria import criteria
 from docs_tables.stored import Place, places
 from docs_tables.verdict import clicks_and_truth, exposure, oracles, ratio_interval, share, verdict
 from report_world import write
+from unexposed.cards import NONE
 from unexposed.experiments.results import read_lines, unpack
-from unexposed.report.tables import NONE
 
 BASE = np.linspace(0.2, 0.8, 60)
 NOISE = np.resize([0.01, -0.01], 60)  # sums to 0

@@ -35,7 +35,14 @@ def test_evaluate_answers_with_intervals_and_strata_as_the_command_does(model, s
     document = describe(model, split.judged, ux.PROTOCOLS["catalogue"])
     assert json.dumps(found.document) == json.dumps(document)
     frame = found.frame()
-    assert frame.columns == ["metric", "mean", "low", "high", "head", "middle", "tail"]
+    gain = ["popularity", "difference", "difference_low", "difference_high", "p_value"]
+    assert frame.columns == ["metric", "mean", "low", "high", *gain, "head", "middle", "tail"]
+    beside = document["beside"]["popularity"]["ndcg@10"]
+    assert frame.row(0)[4:9] == (
+        *(beside["popularity"], beside["difference"], *beside["ci95"]),
+        beside["p_value"],
+    )
+    assert str(found.verdict) in found._repr_html_()
     assert frame["metric"].to_list() == list(document["metrics"])
     assert (frame["low"] <= frame["mean"]).all()
     assert (frame["mean"] <= frame["high"]).all()

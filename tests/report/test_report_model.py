@@ -8,11 +8,13 @@ import pytest
 
 from command import ended
 from report_world import check_self_contained
+from unexposed.cards import number
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.read import read_judged
 from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
+from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, protocol
 from unexposed.methods import METHODS, load, make
@@ -22,7 +24,7 @@ from unexposed.report.pages import Given, model_document, write_model
 from unexposed.report.portrait import document as portrait
 from unexposed.report.portrait_tables import lead
 from unexposed.report.sampled import draw, never_shown, relevance_of
-from unexposed.report.tables import number, shown
+from unexposed.report.tables import shown
 from unexposed.settings import known
 
 SMALL = {"epochs": 2, "dim": 4, "n_models": 2}
@@ -115,8 +117,12 @@ def test_a_user_in_detail_shows_its_own_clicks_and_scores(model, document):
     assert {int(row["like"]) for row in user["recommended"]} <= clicked
 
 
-def test_the_page_leads_with_sentences_and_is_self_contained(page):
-    assert page.index('class="lead') < page.index("<h2")
+def test_the_page_leads_with_the_verdict_then_users_then_what_is_lifted(page):
+    parts = re.findall(r'<section id="([^"]+)"', page)
+    assert parts[:4] == ["verdict", "users", "lifted", "on-judged"]
+    linked = re.findall(r'<a href="#([^"]+)"', page)
+    assert linked == parts
+    assert "Under this model" in page
     assert "were never shown" in page
     check_self_contained(page)
     ids = re.findall(r'\bid="([^"]+)"', page)
@@ -124,7 +130,10 @@ def test_the_page_leads_with_sentences_and_is_self_contained(page):
 
 
 ALIKE = {  # one method for each combination of what a page asks about
-    (kind.scale, kind.exposure is Recommender.exposure, "epochs" in known(kind)): name
+    (
+        *(kind.scale, kind.exposure is Recommender.exposure),
+        *(kind.fixed_exposure, "epochs" in known(kind)),
+    ): name
     for name, kind in METHODS.items()
 }
 
@@ -135,12 +144,72 @@ def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path
     document = portrait(model, Names(model.user_ids, model.item_ids, {}))
     json.dumps(document, allow_nan=False)
     page = written(document, tmp_path / "page.html")
-    has_exposure = model.has_exposure
-    assert ('aria-label="How likely an item was shown"' in page) == has_exposure
+    assumed = model.has_exposure and model.method.fixed_exposure
+    drawn = 'aria-label="Under this model: how likely an item was shown"' in page
+    assert drawn == (model.has_exposure and not assumed)
+    assert ("does not learn exposure" in page) == assumed
+    assert ("were never shown (" in page) == ("were never shown" in page and not assumed)
     assert ("only order items" in page) == (model.method.scale == "order")
     assert (relevance_of(model, np.zeros(3)) is None) == (model.method.scale == "order")
     assert ('<figure id="training">' in page) == ("losses" in model.facts)
     assert "nan" not in re.sub(r"<[^>]*>", "", page).lower().split()
+
+
+def beside(document, held_out, judged=None):
+    """The document with these findings on held-out clicks and on judged pairs."""
+
+    def gain(finding):
+        difference = {"above": 0.1, "below": -0.1, "chance": 0.001}[finding]
+        found = {"mean": 0.3 + difference, "popularity": 0.3, "difference": difference}
+        return found | {"ci95": [-0.2, 0.2], "p_value": 0.01, "users": 50, "finding": finding}
+
+    said = {
+        "held_out": {"clicks": gain(held_out)},
+        "judged": {} if judged is None else {"ndcg@3": gain(judged)},
+        "warns": "below" in (held_out, judged),
+        "says": [],
+    }
+    return document | {"verdict": said}
+
+
+@pytest.mark.parametrize(
+    ("held_out", "judged", "headline"),
+    [
+        ("above", None, "Better than the popular list, by more than chance"),
+        ("above", "above", "Better than the popular list, by more than chance"),
+        ("chance", None, "No sign that it is better than the popular list"),
+        ("below", None, "Warning: it loses to the popular list"),
+        ("above", "below", "Warning: it loses to the popular list by one reading"),
+    ],
+)
+def test_a_model_that_loses_has_a_warning_on_top(document, tmp_path, held_out, judged, headline):
+    page = written(beside(document, held_out, judged), tmp_path / "page.html")
+    top = page[page.index('<section id="verdict"') : page.index("<nav")]
+    loses = headline.startswith("Warning")
+    assert f"<h2>{headline}</h2>" in top
+    assert ('class="verdict warns"' in top) == loses
+    assert ("Do not put it into production" in top) == loses
+    assert f"held-out clicks: {'no clear' if held_out == 'chance' else held_out}" in top
+
+
+def test_the_verdict_of_the_page_is_the_models_own_and_that_of_evaluate(model, document):
+    said = document["verdict"]
+    assert said["held_out"] == model.facts["verdict"]["popularity"]
+    assert said["judged"]["dcg@3"] == document["judged"]["beside"]["popularity"]["dcg@3"]
+    assert said["says"] == [str(model.verdict), str(of_document(document["judged"]))]
+
+
+def test_the_popular_list_and_older_models_have_no_verdict(small_world, document, tmp_path):
+    popular = fitted("popularity", small_world)
+    found = portrait(popular, Names(popular.user_ids, popular.item_ids, {}))
+    page = written(found, tmp_path / "page.html")
+    assert "This is the popular list" in page
+    assert "Popular and rare items" not in page  # twice the same row
+    assert not any("on the popular one, too" in sentence for sentence in lead(found))
+    none = {"held_out": {}, "judged": {}, "warns": False, "says": []}
+    page = written(document | {"verdict": none}, tmp_path / "page.html")
+    assert "No verdict" in page
+    assert "an earlier version" in page
 
 
 HOSTILE = [
@@ -209,10 +278,13 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsy
     assert ended(*words, "--protocol", "snips", "--out", str(out), "--json") == 0
     page = out.read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
+    printed = capsys.readouterr()
     again = "unexposed report MODEL --judged judged.csv --protocol snips --out page.html"
     assert f"<pre>{again}</pre>" in page
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed.out)
     assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
+    assert len(found["verdict"]["says"]) == 2  # on held-out clicks and on judged pairs
+    assert all(sentence in printed.err for sentence in found["verdict"]["says"])
 
 
 REFUSED = {

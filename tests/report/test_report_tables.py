@@ -4,19 +4,10 @@ import math
 
 import pytest
 
+from unexposed.cards import number, signed
 from unexposed.report.drawing import draw
 from unexposed.report.look import INK, looks, swatch
-from unexposed.report.tables import (
-    Cell,
-    Table,
-    markdown,
-    number,
-    p_value,
-    seconds,
-    shown,
-    signed,
-    spread,
-)
+from unexposed.report.tables import Cell, Table, markdown, p_value, seconds, shown, spread
 
 
 @pytest.mark.parametrize(

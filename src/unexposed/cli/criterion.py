@@ -59,8 +59,8 @@ def criterion(
 
 def verdict(study: "Study") -> str:
     """A sentence on the best criterion, and one on what to do."""
+    from unexposed.cards import number
     from unexposed.ranking.held_out import DEFAULT
-    from unexposed.report.tables import number
 
     best = study.agreements[study.best]
     found = (
@@ -82,7 +82,8 @@ def _table(study: "Study") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from unexposed.report.tables import number, spread
+    from unexposed.cards import number
+    from unexposed.report.tables import spread
 
     likeness = sum(run.likeness for run in study.runs) / len(study.runs)
     caption = (

@@ -35,6 +35,7 @@ def evaluate(
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
     from unexposed.cli import evaluation_tables, tables
+    from unexposed.evaluation.beside import of_document
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.methods import load
@@ -46,9 +47,13 @@ def evaluate(
         document = describe(model, _impressions(judged, by, columns), by)
     else:
         document = describe(model, _judgements(judged, model, by, columns), by)
+    said = of_document(document)
     if as_json:
-        return print_json(document)
+        return print_json(document | ({} if said is None else {"verdict": str(said)}))
     table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
+    if said is not None:
+        tables.show(evaluation_tables.beside_table(document))
+        say(str(said))
     tables.show(table(document))
     if "by_exposure" in document:
         tables.show(evaluation_tables.exposure_table(document))

@@ -6,7 +6,30 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from unexposed.report.tables import NONE, number
+from unexposed.cards import NONE, number, signed
+from unexposed.ranking.verdict import RIVAL
+
+
+def beside_table(document: dict[str, Any]) -> Table:
+    """The model and the popular list by every metric, with the difference and its interval."""
+    caption = (
+        "difference to the popular list over the same users, 95 % interval; chance: p > .05 "
+        "(sign-flip test); unexposed compare shows mf and others, too"
+    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column(f"beside {RIVAL}")
+    for name in (document["method"], RIVAL, "difference", "95 % interval", "finding"):
+        table.add_column(name, justify="right")
+    for metric, found in document["beside"][RIVAL].items():
+        table.add_row(
+            metric,
+            number(found["mean"]),
+            number(found[RIVAL]),
+            signed(found["difference"]),
+            " – ".join(map(number, found["ci95"])),
+            found["finding"],
+        )
+    return table
 
 
 def exposure_table(document: dict[str, Any]) -> Table:

@@ -90,7 +90,23 @@ def fit(
         model = replace(model, facts=model.facts | {"split": split})
     model.save(out)
     say(training_line(model))
+    say(verdict_line(model))
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
+
+
+def verdict_line(model: "Model") -> str:
+    """One sentence on the model beside popularity on held-out clicks; a warning where it loses."""
+    from unexposed.ranking.verdict import RIVAL
+
+    name = model.method.name
+    if name == RIVAL:
+        return f"{name} is the list that other methods are compared with"
+    if model.verdict is None:
+        return (
+            f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "
+            "them; judged pairs can tell (unexposed evaluate)"
+        )
+    return str(model.verdict)
 
 
 def training_line(model: "Model") -> str:

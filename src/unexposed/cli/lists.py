@@ -48,7 +48,7 @@ def _is_shown(name: str, columns: list[str]) -> bool:
 
 
 def _cell(value: Any) -> str:
-    from unexposed.report.tables import number
+    from unexposed.cards import number
 
     if isinstance(value, bool):
         return "yes" if value else "no"

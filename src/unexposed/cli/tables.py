@@ -7,12 +7,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
+from unexposed.cards import NONE, number
 from unexposed.cli.talking import print_json
 from unexposed.errors import plain
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison
 from unexposed.experiments.results import Line
-from unexposed.report.tables import NONE, number, spread
+from unexposed.report.tables import spread
 
 PLAIN_WIDTH = 140  # for a pipe or a file
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unexposed.cli.features import with_features
-from unexposed.cli.fit import training_line
+from unexposed.cli.fit import training_line, verdict_line
 from unexposed.cli.options import (
     NO_COLUMNS,
     Columns,
@@ -53,4 +53,5 @@ def update(
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
     updated.save(out)
     say(training_line(updated))
+    say(verdict_line(updated))
     say(f"saved to {out}")

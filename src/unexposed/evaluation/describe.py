@@ -9,12 +9,13 @@ from unexposed.data.clicks import Indices, Judgements, same_ids
 from unexposed.data.ids import match
 from unexposed.data.pairs import among, pair_keys
 from unexposed.data.shown import Impressions
-from unexposed.evaluation import off_policy
+from unexposed.evaluation import beside, off_policy
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.protocols import (
     Protocol,
     apply,
     eligible,
+    evaluate,
     impressions,
     judgements,
     rank,
@@ -22,6 +23,7 @@ from unexposed.evaluation.protocols import (
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue, metrics
 from unexposed.ranking.metrics import Ranking
+from unexposed.ranking.verdict import RIVAL
 
 LIST = 10  # items of each list that `recommended` describes
 EXPOSURE = ("seldom", "sometimes", "often")  # shown: a third of the relevant pairs each
@@ -42,9 +44,11 @@ def describe(
             "protocol": by.name,
             "method": model.method.name,
             **found,
+            **_beside(model, evaluate(model, judged, by).values, judged, by),
             "recommended": recommended(model, log.users),
         }
     users, ranking = _ranked(model, judgements(judged, by), by)
+    values = apply(ranking, by)
     exposed = _by_exposure(model, users, ranking, by, logged)
     return {
         "protocol": by.name,
@@ -52,12 +56,26 @@ def describe(
         "users": len(users),
         "metrics": {
             name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
-            for name, v in apply(ranking, by).items()
+            for name, v in values.items()
         },
+        **_beside(model, values, judged, by),
         "by_popularity": _by_popularity(model, ranking, by),
         **({} if exposed is None else {"by_exposure": exposed}),
         "recommended": recommended(model, users),
     }
+
+
+def _beside(
+    model: Model,
+    values: dict[str, NDArray[np.float64]],
+    judged: Judgements | Impressions,
+    by: Protocol,
+) -> dict[str, Any]:
+    """The gain over the popular list by every metric; nothing for the popular list itself."""
+    rival = beside.rival_of(model)
+    if rival is None:
+        return {}
+    return {"beside": {RIVAL: beside.gains(values, evaluate(rival, judged, by).values)}}
 
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:

@@ -46,6 +46,21 @@ def table_of(rule: Rule) -> Rule:
     return lambda value: isinstance(value, dict) and all(map(rule, value.values()))
 
 
+def is_gain(value: Any) -> bool:
+    """Whether a value is what `Gain.to_json` of `ranking.verdict` writes, or holds more."""
+    if not isinstance(value, dict):
+        return False
+    numbers = (value.get(name) for name in ("mean", "popularity", "difference", "p_value"))
+    ends = value.get("ci95", [])
+    return (
+        all(map(is_number, numbers))
+        and list_of(is_number)(ends)
+        and len(ends) == 2
+        and 0 <= value["p_value"] <= 1
+        and is_count(value.get("users"))
+    )
+
+
 COURSE: dict[str, Rule] = {  # the fields of `checkpoint.Course`
     "losses": list_of(is_number),
     "values": list_of(is_number),
@@ -67,6 +82,7 @@ FACTS: dict[str, Rule] = TRAINED | {
     "seed": lambda value: type(value) is int,
     "engine": is_text,
     "criteria": table_of(list_of(is_number)),  # of the chosen epoch: value, standard error
+    "verdict": table_of(table_of(is_gain)),  # of the chosen epoch, by rival and reading
     "resumed_at": list_of(is_epochs),
     "refitted_on": is_count,
     "side": list_of(is_text),

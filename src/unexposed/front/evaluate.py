@@ -15,6 +15,7 @@ from unexposed.data.frames import Library, as_frame
 from unexposed.data.ids import column
 from unexposed.data.shown import Impressions
 from unexposed.evaluation import protocols
+from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import Protocol
 from unexposed.front.given import (
@@ -26,6 +27,9 @@ from unexposed.front.given import (
     as_protocol,
 )
 from unexposed.model.model import Model
+from unexposed.ranking.verdict import RIVAL, Verdict
+
+GAIN = (RIVAL, "difference", "difference_low", "difference_high", "p_value")  # columns of `frame`
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +52,12 @@ class Evaluation(Shown):
         return describe(self.model, self.judged, self.protocol)
 
     def frame(self, library: Library = "polars") -> Any:
-        """A row for each metric: mean, its 95 % interval over users, and the means by popularity.
+        """A row for each metric: mean, its 95 % interval over users, the gain over the popular
+        list with its interval and p-value, and the means by popularity.
 
         Head, middle and tail items hold a third of the clicks each.
         """
+        beside = self.document.get("beside", {}).get(RIVAL)
         strata = self.document.get("by_popularity", {})  # off-policy estimates have none
         rows = [
             {
@@ -59,6 +65,7 @@ class Evaluation(Shown):
                 "mean": found["mean"],
                 "low": found["ci95"][0],
                 "high": found["ci95"][1],
+                **({} if beside is None else _gain(beside.get(metric))),
                 **{name: stratum["metrics"][metric] for name, stratum in strata.items()},
             }
             for metric, found in self.document["metrics"].items()
@@ -78,16 +85,31 @@ class Evaluation(Shown):
     def card(self) -> Card:
         """The table of `frame`, and how the lists spread over the catalogue."""
         frame, lists = self.frame(), self.document["recommended"]
-        facts = {
+        said = self.verdict
+        facts = {} if said is None else {f"beside {RIVAL}": str(said)}
+        facts |= {
             f"top {lists['k']} lists": f"{lists['coverage']:.0%} of the catalogue, "
             f"mean item has {lists['mean_popularity']:.0f} clicks"
         }
         note = "95 % interval over users; head, middle and tail hold a third of the clicks each"
         return Card(f"Evaluation: {self._line()}", facts, frame.columns, frame.rows(), note=note)
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the model is above the popular list, in a sentence; None for that list itself."""
+        return of_document(self.document)
+
     def _line(self) -> str:
         name, by = self.model.method.name, self.protocol.name
         return f"{name} by {by}, {len(self.users):,} users"
+
+
+def _gain(found: dict[str, Any] | None) -> dict[str, float | None]:
+    """The cells of a gain over the popular list, empty where there is none."""
+    if found is None:
+        return dict.fromkeys(GAIN)
+    cells = (found[RIVAL], found["difference"], *found["ci95"], found["p_value"])
+    return dict(zip(GAIN, cells, strict=True))
 
 
 def evaluate(

@@ -7,6 +7,7 @@ import numpy as np
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.model.graph import Graph
+from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
@@ -48,3 +49,8 @@ class Popularity(Recommender):
         del clicks
         counts = parameters["item_counts"]
         return np.broadcast_to(counts, (len(users), len(counts)))
+
+
+def popular_list(clicks: Clicks) -> Model:
+    """The popular list of exactly these clicks, to compare others with."""
+    return Model(Popularity(), {"item_counts": clicks.item_counts.astype(np.float32)}, clicks, {})

@@ -18,6 +18,7 @@ class RelMF(PopularitySettings, PairSettings, ComposedMethod):
     """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
 
     name: ClassVar[str] = "relmf"
+    fixed_exposure: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {"exposure"}
     popularity_exponent: float = setting(
         0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)

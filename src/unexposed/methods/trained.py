@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -9,17 +10,20 @@ import numpy as np
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
+from unexposed.methods.popularity import popular_list
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
     CANDIDATES,
     EXPONENT,
+    Criterion,
     Draw,
     K,
     held_out_quality,
     qualities,
 )
+from unexposed.ranking.verdict import on_held_out
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
 from unexposed.training import loop as training
@@ -64,6 +68,18 @@ class TrainedMethod(Recommender):
     )
 
     @property
+    def criterion(self) -> Criterion:
+        """How held-out clicks are read to choose the epoch."""
+        return Criterion(
+            "of the settings",
+            self.snips_exponent,
+            self.snips_k,
+            self.snips_candidates,
+            self.snips_candidates_exponent,
+            self.snips_draw,
+        )
+
+    @property
     def width(self) -> int:
         """Length of a row of the factor tables: dim, and columns for biases."""
         return self.dim
@@ -71,17 +87,18 @@ class TrainedMethod(Recommender):
     def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
         del side
+        by = self.criterion
 
         def quality(parameters: Parameters) -> float:
             return held_out_quality(
                 lambda users: self.scores(parameters, users, clicks),
                 clicks,
                 held_out,
-                exponent=self.snips_exponent,
-                k=self.snips_k or None,
-                candidates=self.snips_candidates,
-                candidates_exponent=self.snips_candidates_exponent,
-                draw=self.snips_draw,
+                exponent=by.exponent,
+                k=by.k or None,
+                candidates=by.candidates,
+                candidates_exponent=by.candidates_exponent,
+                draw=by.draw,
             )
 
         chooses = quality if len(held_out) else None
@@ -188,12 +205,15 @@ class TrainedMethod(Recommender):
     def _judged_by_all(
         self, parameters: Parameters, facts: dict[str, Any], clicks: Clicks, held_out: Clicks
     ) -> dict[str, Any]:
-        """The facts with the quality of the chosen epoch by every criterion."""
+        """The facts with the quality of the chosen epoch by every criterion, and its verdict."""
+        scores = partial(self.scores, parameters, clicks=clicks)
         try:
-            by_all = qualities(lambda u: self.scores(parameters, u, clicks), clicks, held_out)
+            by_all = qualities(scores, clicks, held_out)
+            popular = popular_list(clicks).scores
+            beside = on_held_out(scores, popular, clicks, held_out, self.criterion)
         except KeyboardInterrupt:
             return facts | {"ended": training.INTERRUPTED}
-        return facts | {"criteria": by_all}
+        return facts | {"criteria": by_all, "verdict": beside}
 
 
 def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Generator) -> Parameters:

@@ -19,6 +19,7 @@ class UBPR(PopularitySettings, ComposedMethod):
     """
 
     name: ClassVar[str] = "ubpr"
+    fixed_exposure: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {"exposure"}
     negatives_from: Literal["unclicked", "shown"] = setting(
         "unclicked",

@@ -18,6 +18,7 @@ class UMF(PopularitySettings, PairSettings, ComposedMethod):
     """−[ R̃·log(m·p) + (1 − R̃)·log(1 − m·p) ], m = θ."""
 
     name: ClassVar[str] = "umf"
+    fixed_exposure: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {"exposure"}
     popularity_exponent: float = setting(
         0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)

@@ -38,6 +38,7 @@ class Recommender(Shown, ABC):
     # what a score is: the logit of the relevance, the relevance itself, or only an order
     scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
     posterior_exposure: ClassVar[bool] = False  # exposure is P(exposed | no click)
+    fixed_exposure: ClassVar[bool] = False  # exposure is assumed or given, and not learned
 
     def __post_init__(self) -> None:
         checks.check_values(self.name, self)

@@ -85,13 +85,22 @@ def quality_of_users(
     scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
 ) -> metrics.PerUser:
     """The estimate of `held_out_quality` for each user with a held-out click that counts."""
+    return quality(ranked(scores, clicks, held_out, by), by)
+
+
+def ranked(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> metrics.Ranking:
+    """Rank the held-out clicks that count among all items not clicked in training."""
     if by.draw == "wtd":
         held_out = held_out.pick(as_if_uniform(clicks, held_out))
     wanted = Judgements.from_clicks(held_out)
     mass = None
     if by.candidates and by.candidates_exponent:
         mass = candidate_mass(clicks.item_counts, exponent=by.candidates_exponent)
-    ranking = rank_catalogue(scores, wanted, clicks, exponent=by.exponent, mass=mass)
+    return rank_catalogue(scores, wanted, clicks, exponent=by.exponent, mass=mass)
+
+
+def quality(ranking: metrics.Ranking, by: Criterion) -> metrics.PerUser:
+    """Read a ranking of held-out clicks by a criterion."""
     if by.candidates:
         return metrics.snips_dcg_of_few(ranking, by.k or None, candidates=by.candidates)
     return metrics.snips_dcg(ranking, by.k or None)

@@ -8,7 +8,7 @@ from unexposed.model.model import Model
 from unexposed.report.page import Names
 from unexposed.report.sampled import Sample, exposure_of, relevance_of, scores_of
 
-CLICKED, RECOMMENDED = 8, 8
+CLICKED, RECOMMENDED = 12, 8  # about as tall: a recommendation has two lines
 
 
 def closeups(model: Model, sample: Sample, names: Names) -> list[dict[str, Any]]:

@@ -4,18 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unexposed.report.tables import (
-    NONE,
-    Cell,
-    Table,
-    cells,
-    code,
-    number,
-    p_value,
-    shown,
-    signed,
-    spread,
-)
+from unexposed.cards import NONE, number, signed
+from unexposed.report.tables import Cell, Table, cells, code, p_value, shown, spread
 
 Paper = Mapping[str, Mapping[str, Sequence[float]]]  # metric → method → mean and deviation
 Titles = Mapping[str, str]  # of arms

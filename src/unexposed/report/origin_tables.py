@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unexposed.report.tables import NONE, Cell, Table, cells, code, seconds
+from unexposed.cards import NONE
+from unexposed.report.tables import Cell, Table, cells, code, seconds
 
 
 def origins(name: str, title: str, arms: Sequence[dict[str, Any]]) -> Table:

@@ -14,6 +14,7 @@ from unexposed.files.whole import write_whole
 from unexposed.methods import load
 from unexposed.model.model import Model
 from unexposed.model.save import MODEL
+from unexposed.ranking.verdict import RIVAL
 from unexposed.report import origin_tables, page, portrait, tables
 from unexposed.report import portrait_figures as draw
 from unexposed.report import portrait_tables as make
@@ -124,7 +125,10 @@ def model_document(
 
 
 def write_model(document: dict[str, Any], out: Path, given: Given | None = None) -> list[str]:
-    """Write a model's page, which names the command with what was given; a line on the file."""
+    """Write a model's page, which names the command with what was given.
+
+    Returns the sentences of the verdict and a line on the file.
+    """
     check_out("model", out)
     lifted = document["lifted"]
     html = page.render(
@@ -132,6 +136,8 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
         title=f"What {document['method']} learned from the log",
         data=document,
         lead=make.lead(document),
+        headline=make.verdict_headline(document),
+        is_rival=document["method"] == RIVAL,  # what others are compared with
         has_exposure=any(
             row["exposure"] is not None
             for group in document["relations"]["by_popularity"]
@@ -143,6 +149,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
             "relations": draw.relations(document["relations"]),
         },
         tables={
+            "verdict": make.verdict(document),
             "lists": make.lists(document["lists"]),
             "judged": make.judged(document["judged"]) if document["judged"] else None,
             "lifted": [
@@ -159,7 +166,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
         command=_command(out, given or Given()),
     )
     _write(out, html)
-    return [f"{out}: one page, to be opened in a browser"]
+    return [*document["verdict"]["says"], f"{out}: one page, to be opened in a browser"]
 
 
 def _command(out: Path, given: Given) -> str:

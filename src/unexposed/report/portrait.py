@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from unexposed import settings
 from unexposed.data.clicks import Clicks, Judgements
+from unexposed.evaluation.beside import headline, of_document
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue
+from unexposed.ranking.verdict import READINGS, RIVAL, Gain
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
 from unexposed.report.page import Names
@@ -40,16 +42,34 @@ def document(
     """Everything on a model's page."""
     model = replace(model, clicks=model.clicks.checked())
     sample = sampled.draw(model, seed=seed)
+    found = None if judged is None else describe(model, judged, by)
     return {
         "method": model.method.name,
         "settings": settings.values(model.method),
         "facts": {name: model.facts[name] for name in FACTS if name in model.facts},
+        "verdict": verdict(model, found),
         "log": log(model.clicks),
         "relations": relations(model, sample),
         "lists": lists(model.clicks, sample),
         "lifted": lifted(model.clicks, sample, names),
-        "judged": None if judged is None else describe(model, judged, by),
+        "judged": found,
         "users": closeups(model, sample, names),
+    }
+
+
+def verdict(model: Model, judged: dict[str, Any] | None) -> dict[str, Any]:
+    """The model beside the popular list, on held-out clicks and on judged pairs, and in words."""
+    said = [model.verdict, None if judged is None else of_document(judged)]
+    kept = [one for one in said if one is not None]
+    gains = model.facts.get("verdict", {}).get(RIVAL, {})
+    # a file may have said anything: difference and finding follow from the other numbers
+    readings = {n: Gain.from_json(gains[n]).to_json() for n in READINGS if n in gains}
+    beside = {} if judged is None else judged.get("beside", {}).get(RIVAL, {})
+    return {
+        "held_out": readings,
+        "judged": {headline(beside): beside[headline(beside)]} if beside else {},
+        "warns": any(one.warns for one in kept),
+        "says": [str(one) for one in kept],
     }
 
 
@@ -78,6 +98,7 @@ def relations(model: Model, sample: Sample) -> dict[str, Any]:
     stratum = catalogue.strata(model.clicks.item_counts)[sample.pair_items]
     return {
         "pairs": len(sample.pair_items),
+        "exposure_is_assumed": model.has_exposure and model.method.fixed_exposure,
         "relevance_is_a_chance": sample.relevance is not None,
         "by_popularity": _by_popularity(model, sample),
         "never_shown": None if sample.unexposed is None else _mean(sample.unexposed),

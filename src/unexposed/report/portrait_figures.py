@@ -73,9 +73,11 @@ def relations(data: dict[str, Any]) -> Figure | None:
     """Exposure and relevance by clicks of the item and activity of the user."""
     panels = []
     for what, title in (
-        ("exposure", "How likely an item was shown"),
-        ("relevance", "How likely a click is, once shown"),
+        ("exposure", "Under this model: how likely an item was shown"),
+        ("relevance", "Under this model: how likely a click is, once shown"),
     ):
+        if what == "exposure" and data["exposure_is_assumed"]:
+            continue  # it follows popularity by assumption: drawn, it would look like a finding
         groups = [
             (look, [row for row in group["rows"] if row[what] is not None and row["clicks"] > 0])
             for look, group in zip(ACTIVITY, data["by_popularity"], strict=False)
@@ -84,8 +86,11 @@ def relations(data: dict[str, Any]) -> Figure | None:
             panels.append(draw(f"relation-{what}", title, _lines, groups, what))
     if not panels:
         return None
-    title = "Exposure, relevance and popularity"
-    caption = f"Means over {data['pairs']:,} sampled pairs without a click."
+    title = "What it assigns to popular and rare items"
+    caption = (
+        f"Means over {data['pairs']:,} sampled pairs without a click. They describe the model: "
+        "clicks alone cannot say how often an item was shown."
+    )
     return Figure("relations", title, caption, panels, list(ACTIVITY), columns=2)
 
 

@@ -2,16 +2,68 @@
 
 from typing import Any
 
-from unexposed.report.tables import (
-    NONE,
-    Cell,
-    Table,
-    cells,
-    number,
-    seconds,
-    setting_value,
-    shown,
-)
+from unexposed.cards import NONE, number, signed
+from unexposed.evaluation.beside import headline
+from unexposed.ranking.verdict import READINGS, RIVAL, K
+from unexposed.report.tables import Cell, Table, cells, seconds, setting_value, shown
+
+WORDS = {  # of a finding, in the table of the verdict
+    "above": ("above", "more than chance"),
+    "below": ("below", "more than chance"),
+    "chance": ("no clear difference", "no more than chance"),
+}
+HEADLINES = {  # by the findings of all readings
+    frozenset({"above"}): "Better than the popular list, by more than chance",
+    frozenset({"below"}): "Warning: it loses to the popular list",
+    frozenset({"chance"}): "No sign that it is better than the popular list",
+    frozenset({"above", "chance"}): "Better than the popular list by one reading, but not by all",
+    frozenset({"above", "below"}): "Warning: it loses to the popular list by one reading",
+    frozenset({"below", "chance"}): "Warning: it loses to the popular list by one reading",
+}
+
+
+def verdict_headline(data: dict[str, Any]) -> str:
+    """The verdict on a model in a few words."""
+    if data["method"] == RIVAL:
+        return "This is the popular list, which other models are compared with"
+    gains = [*data["verdict"]["held_out"].values(), *data["verdict"]["judged"].values()]
+    found = frozenset(gain["finding"] for gain in gains)
+    if not found:
+        return "No verdict: nothing was held out to compare it with the popular list"
+    return HEADLINES.get(found, "Warning: it loses to the popular list by one reading")
+
+
+def verdict(data: dict[str, Any]) -> Table | None:
+    """The model beside the popular list by every reading; None where there is none."""
+    said = data["verdict"]
+    gains = [("held-out clicks", READINGS[name], gain) for name, gain in said["held_out"].items()]
+    gains += [("judged pairs", shown(name), gain) for name, gain in said["judged"].items()]
+    if not gains:
+        return None
+    rows = [
+        cells(
+            _found(where, reading, gain["finding"]),
+            *(number(gain["mean"]), number(gain[RIVAL])),
+            Cell(signed(gain["difference"]), aside=" … ".join(map(number, gain["ci95"]))),
+        )
+        for where, reading, gain in gains
+    ]
+    heads = ["", data["method"], "popular list", "difference"]
+    notes = ["In brackets the 95 % interval over users; chance: p > .05."]
+    if said["held_out"]:
+        notes.append(
+            f"Held-out clicks are a part of the log that training did not see; NDCG@{K} ranks them "
+            "among all items that the user has not clicked. They chose the epoch as well, so they "
+            "flatter the model a little."
+        )
+    notes.append("`unexposed compare` shows `mf` and other methods beside both.")
+    return Table("gains", "Beside the popular list", heads, rows, notes)
+
+
+def _found(where: str, reading: str, finding: str) -> Cell:
+    """What a row of the verdict says in words, so that a narrow page need not be scrolled."""
+    how, chance = WORDS[finding]
+    return Cell(f"{where}: {how}", bold=finding != "chance", aside=f"{reading}; {chance}")
 
 
 def lead(data: dict[str, Any]) -> list[str]:
@@ -20,11 +72,12 @@ def lead(data: dict[str, Any]) -> list[str]:
     relations = data["relations"]
     if relations["never_shown"] is not None:
         sentences.append(
-            f"Of the pairs without a click, it estimates that {relations['never_shown']:.0%} were "
-            f"never shown, so that their missing click says nothing{_by_stratum(relations)}."
+            f"Under this model {relations['never_shown']:.0%} of the pairs without a click were "
+            f"never shown{_by_stratum(relations)}, so that their missing click says nothing. No "
+            "log without impressions can confirm that."
         )
-    sentences.append(_about_lists(data["lists"]))
-    sentences += _about_lifted(data["lifted"])
+    if data["method"] != RIVAL:  # its lists are the popular list by definition
+        sentences.append(_about_lists(data["lists"]))
     if data["judged"]:
         sentences.append(_about_judged(data["judged"]))
     return sentences
@@ -53,6 +106,8 @@ def _about_training(data: dict[str, Any]) -> str:
 
 def _by_stratum(relations: dict[str, Any]) -> str:
     shares = relations["never_shown_by_stratum"]
+    if relations["exposure_is_assumed"]:  # rare items are shown less by assumption
+        return ""
     if shares.get("head") is None or shares.get("tail") is None:
         return ""
     return f" ({shares['head']:.0%} for head items, {shares['tail']:.0%} for tail items)"
@@ -69,23 +124,14 @@ def _about_lists(lists: dict[str, Any]) -> str:
     )
 
 
-def _about_lifted(lifted: dict[str, list[dict[str, Any]]]) -> list[str]:
-    out = []
-    for way, word in (("up", "lifts most"), ("down", "lowers most")):
-        if lifted[way]:
-            names = ", ".join(f"“{row['item']}”" for row in lifted[way][:3])
-            out.append(f"Against the popular list it {word}: {names}.")
-    return out
-
-
 def _about_judged(judged: dict[str, Any]) -> str:
     metrics = judged["metrics"]
-    headline = "dcg@3" if "dcg@3" in metrics else next(iter(metrics))
-    means = {name: part["metrics"][headline] for name, part in judged["by_popularity"].items()}
+    leading = headline(metrics)
+    means = {name: part["metrics"][leading] for name, part in judged["by_popularity"].items()}
     parts = ", ".join(f"{number(mean)} on {name} items" for name, mean in means.items())
-    overall = number(metrics[headline]["mean"])
+    overall = number(metrics[leading]["mean"])
     users = f"{judged['users']:,} users"
-    return f"On judged items its {shown(headline)} is {overall} over {users}: {parts}."
+    return f"On judged items its {shown(leading)} is {overall} over {users}: {parts}."
 
 
 def lists(data: dict[str, Any]) -> Table:
@@ -119,12 +165,15 @@ def lifted(rows: list[dict[str, Any]], name: str, title: str) -> Table:
 def judged(data: dict[str, Any]) -> Table:
     """Every metric with its interval, by popularity and by exposure of the relevant items."""
     parts, exposed = data["by_popularity"], data.get("by_exposure", {})
+    beside = data.get("beside", {}).get(RIVAL, {})
     rows = []
     for metric, value in data["metrics"].items():
         interval = " … ".join(map(number, value["ci95"]))
         every = (*parts.values(), *exposed.values())
         by_part = (number(part["metrics"][metric]) for part in every)
-        rows.append(cells(shown(metric), Cell(number(value["mean"]), aside=interval), *by_part))
+        rival = [_beside(beside.get(metric))] if beside else []
+        mean = Cell(number(value["mean"]), aside=interval)
+        rows.append(cells(shown(metric), mean, *rival, *by_part))
     sizes = ", ".join(f"{part['items']:,} {name}" for name, part in parts.items())
     note = (
         f"Protocol `{data['protocol']}`, {data['users']:,} users; in brackets the 95 % "
@@ -136,8 +185,21 @@ def judged(data: dict[str, Any]) -> Table:
             "Seldom, sometimes and often shown: thirds of the relevant pairs, by the exposure of "
             "the item to the user."
         )
-    heads = ["", "all", *parts, *(f"{name} shown" for name in exposed)]
+    heads = [
+        "",
+        "all",
+        *(["popular list"] if beside else []),
+        *parts,
+        *(f"{name} shown" for name in exposed),
+    ]
     return Table("judged", "On judged items", heads, rows, notes)
+
+
+def _beside(gain: dict[str, Any] | None) -> Cell:
+    """The popular list's mean, and what the model has more."""
+    if gain is None:
+        return Cell(NONE)
+    return Cell(number(gain[RIVAL]), aside=f"model {signed(gain['difference'])}")
 
 
 def clicked(user: dict[str, Any], at: int) -> Table:
@@ -160,7 +222,8 @@ def recommended(user: dict[str, Any], at: int) -> Table:
         item = Cell(row["item"] + mark, aside=f"like {row['like']}" if has_like else "")
         rows.append(cells(item, *(number(row[name]) for name in columns), f"{row['clicks']:,}"))
     popular = any(row["popular"] for row in user["recommended"])
-    notes = ["* also on the user's popular list."] if popular else []
+    notes = ["Like: the most similar of the clicked items."] if has_like else []
+    notes += ["* also on the user's popular list."] if popular else []
     heads = ["item", *columns, "its clicks"]
     return Table(f"recommended-{at}", "Recommended", heads, rows, notes)
 

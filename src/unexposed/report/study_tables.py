@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unexposed.cards import NONE, number
 from unexposed.report.summary import FEWEST_CLICKS
-from unexposed.report.tables import NONE, Table, cells, code, number, seconds, spread
+from unexposed.report.tables import Table, cells, code, seconds, spread
 
 
 def trend(name: str, title: str, panels: Sequence[dict[str, Any]]) -> Table:

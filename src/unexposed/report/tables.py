@@ -1,10 +1,9 @@
 """Tables of a report, as Markdown; a template writes them as HTML."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
-NONE = "–"
+from unexposed.cards import NONE, number
 
 
 @dataclass(frozen=True)
@@ -36,20 +35,6 @@ def code(text: str) -> Cell:
 def cells(*parts: Cell | str) -> list[Cell]:
     """A row of cells, plain where only text is given."""
     return [part if isinstance(part, Cell) else Cell(part) for part in parts]
-
-
-def number(value: float | None) -> str:
-    """Three decimals, without the zero before the point; a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return NONE
-    text = f"{abs(value):.3f}"
-    sign = "−" if value < 0 and float(text) != 0 else ""
-    return sign + (text[1:] if text.startswith("0.") else text)
-
-
-def signed(value: float) -> str:
-    """As `number`, with a plus sign above zero."""
-    return ("+" if value > 0 else "") + number(value)
 
 
 def spread(mean: float | None, sd: float | None) -> str:

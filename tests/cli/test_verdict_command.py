@@ -1,0 +1,83 @@
+"""`fit`, `update` and `evaluate` say whether the model is better than the popular list."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from terminal import shown
+from unexposed.evaluation.protocols import PROTOCOLS
+
+UNTRAINED = "--method mf --set epochs=1 --set learning_rate=1e-9"
+
+
+def rows(liked: np.ndarray) -> str:
+    users, items = np.nonzero(liked)
+    return "user,item\n" + "".join(f"u{u},i{i}\n" for u, i in zip(users, items, strict=True))
+
+
+@pytest.fixture
+def shop(here):
+    """A log of two tastes, in halves of the catalogue; others by the item alone."""
+    chance = np.random.default_rng(0).random((100, 40))
+    same_half = np.arange(100)[:, None] % 2 == np.arange(40) % 2
+    Path("tastes.csv").write_text(rows(chance < 0.4 * same_half))
+    Path("later.csv").write_text(rows((chance >= 0.4) & (chance < 0.6) & same_half))
+    popular = 0.9 * 0.8 ** np.arange(40)
+    Path("popular.csv").write_text(rows(chance < popular))
+    Path("newer.csv").write_text(rows(1 - chance < popular))
+    return here
+
+
+def test_fit_says_in_a_sentence_that_the_model_gains(shop, done):
+    _, err = done("fit tastes.csv --method ease --out model")
+    (said,) = re.findall(r"^on held-out clicks ease is above popularity: .*$", err, flags=re.M)
+    assert said.count("more than chance") == 2  # each click alike, and weighed
+    assert re.search(r"NDCG@10 \.\d{3} against \.\d{3}, \+\.\d{3} \[\.\d{3}, \.\d{3}\]", said)
+
+
+def test_fit_and_update_warn_of_a_model_that_loses(shop, done):
+    for line in (
+        f"fit popular.csv {UNTRAINED} --out model",
+        "update model newer.csv --out newer --epochs 1",
+    ):
+        _, err = done(line)
+        assert re.search(r"^warning: on held-out clicks mf is below popularity", err, flags=re.M)
+        assert "production" in err
+
+
+def test_fit_of_the_popular_list_or_too_few_clicks_says_why_there_is_no_verdict(shop, done):
+    assert "other methods are compared with" in done("fit log.csv --method popularity --out a")[1]
+    assert "not compared with popularity" in done(f"fit log.csv {UNTRAINED} --out b")[1]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_evaluate_shows_popularity_beside_the_model_at_any_width(shop, done, width):
+    done("fit tastes.csv --method ease --out model")
+    seen = shown("evaluate model --judged later.csv --protocol catalogue", width=width)
+    assert seen.code == 0, seen.text
+    head = seen.text.index("beside popularity")
+    assert head < seen.text.index("tail")  # the verdict first
+    table = seen.text[head : seen.text.index("difference to the popular list")]
+    assert {*PROTOCOLS["catalogue"].metrics, "ease", "popularity", "difference"} <= {*table.split()}
+    findings = [word for word in table.split() if word in ("above", "below", "chance")]
+    assert findings == ["above"] * 3 + ["chance", "above", "chance"]  # 50 places hold everything
+    assert all(len(line.rstrip()) <= width for line in table.splitlines())
+    said = " ".join(seen.text.split())
+    assert "on judged pairs (catalogue) ease is above popularity: ndcg@10 " in said
+
+
+def test_evaluate_gives_the_verdict_as_json_and_warns_of_a_loss(shop, done):
+    done(f"fit popular.csv {UNTRAINED} --out model")
+    Path("judged.csv").write_text("user,item\n" + "".join(f"u{u},i1\n" for u in range(100)))
+    out, _ = done("evaluate model --judged judged.csv --protocol catalogue --json")
+    document = json.loads(out)
+    found = document["beside"]["popularity"]["ndcg@10"]
+    assert found["mean"] == document["metrics"]["ndcg@10"]["mean"]
+    assert found["difference"] == pytest.approx(found["mean"] - found["popularity"])
+    assert (found["finding"], found["p_value"] < 0.05) == ("below", True)
+    assert document["verdict"].startswith("warning: on judged pairs (catalogue) mf is below")
+    _, err = done("evaluate model --judged judged.csv --protocol catalogue")
+    assert document["verdict"] in err
