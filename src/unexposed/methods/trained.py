@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
@@ -163,6 +164,8 @@ class TrainedMethod(Recommender):
         loop = self.loop(clicks, held_out, side)
         if choice is not None:
             loop = self._chosen_by(choice, loop, clicks, held_out)
+        if (quality := loop.quality) is not None:  # one rank judges, so all keep the same epoch
+            loop = replace(loop, quality=lambda learned: ranks.led(lambda: quality(learned)))
         parameters, facts = trained(loop, clicks, checkpoint)
         facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
         if len(held_out) and facts["ended"] != training.INTERRUPTED:
@@ -190,8 +193,12 @@ class TrainedMethod(Recommender):
     ) -> dict[str, Any]:
         """The facts with the quality of the chosen epoch by every criterion."""
         try:
-            by_all = qualities(lambda u: self.scores(parameters, u, clicks), clicks, held_out)
+            by_all = ranks.led(
+                lambda: qualities(lambda u: self.scores(parameters, u, clicks), clicks, held_out)
+            )
         except KeyboardInterrupt:
+            if ranks.current() is not None:
+                raise
             return facts | {"ended": training.INTERRUPTED}
         return facts | {"criteria": by_all}
 
