@@ -18,7 +18,7 @@ from torch import Tensor
 from unexposed.errors import InputError
 
 Value = TypeVar("Value")
-LIMIT = 600.0  # seconds that a rank waits for the others
+LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once
 _numbers = count()  # every rank opens its groups in the same order
 
 

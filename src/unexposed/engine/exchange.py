@@ -44,7 +44,7 @@ class Exchange(Protocol):
         ...
 
     def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tables with the rows of all users."""
+        """A copy of the tables, with the rows of all users."""
         ...
 
 
@@ -61,7 +61,7 @@ class Alone:
         return dict(gradients)
 
     def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return dict(tables)
+        return {name: table.clone() for name, table in tables.items()}
 
 
 class Shared:
@@ -100,10 +100,11 @@ class Shared:
         return {**gradients, **sums}
 
     def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found = dict(tables)
-        for name in (name for name in USER_TABLES if name in tables):
-            found[name] = tables[name].new_empty((len(self._row), *tables[name].shape[1:]))
-            parts = self._ranks.gather(tables[name], [len(rows) for rows in self._rows])
-            for rows, part in zip(self._rows, parts, strict=True):
-                found[name][rows] = part
-        return found
+        return {n: self._gathered(t) if n in USER_TABLES else t.clone() for n, t in tables.items()}
+
+    def _gathered(self, own: Tensor) -> Tensor:
+        parts = self._ranks.gather(own, [len(rows) for rows in self._rows])
+        table = own.new_empty((len(self._row), *own.shape[1:]))
+        for rows, part in zip(self._rows, parts, strict=True):
+            table[rows] = part
+        return table

@@ -88,7 +88,7 @@ class ReferenceEngine:
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         tables = self._exchange.whole(self._tables)
-        return {name: table.numpy().copy() for name, table in tables.items()}
+        return {name: table.numpy() for name, table in tables.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         return tables_of(self._tables, self._adam) | {"steps": np.array([self._steps])}
