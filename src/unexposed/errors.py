@@ -9,6 +9,8 @@ from pathlib import Path
 class InputError(ValueError):
     """A mistake in the input; its text is shown to the user unchanged."""
 
+    shown_elsewhere = False  # by another process of the same training
+
 
 class LogWarning(UserWarning):
     """Rows of a log were dropped, or a threshold was assumed."""

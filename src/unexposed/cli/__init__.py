@@ -31,7 +31,8 @@ from unexposed.cli import (
     tune,
     update,
 )
-from unexposed.cli.talking import say
+from unexposed.cli.launched import check_divided, with_other_ranks
+from unexposed.cli.talking import say, say_error
 from unexposed.errors import InputError, plain
 from unexposed.version import __version__
 
@@ -59,11 +60,13 @@ def main() -> None:
     with streams.steady():
         try:
             try:
-                app()
+                with with_other_ranks():
+                    app()
             finally:
                 sys.stdout.flush()
         except InputError as error:
-            say(f"error: {plain(error)}")
+            if not error.shown_elsewhere:
+                say_error(plain(error))
             sys.exit(2)
         except KeyboardInterrupt:
             say("interrupted")
@@ -71,7 +74,7 @@ def main() -> None:
         except Exception as error:
             if not memory.is_out(error):
                 raise
-            say(f"error: {memory.used_up(error)}")
+            say_error(memory.used_up(error))
             sys.exit(2)
 
 
@@ -83,9 +86,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     del version
     memory.check_limit()
+    check_divided(context.invoked_subcommand)

@@ -9,7 +9,7 @@ import typer
 from unexposed.cli import options
 from unexposed.cli.features import with_features
 from unexposed.cli.replacing import check_replaces
-from unexposed.cli.talking import progress, say
+from unexposed.cli.talking import leads, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def fit(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Train a method on a click log and save the model."""
+    """Train a method on a click log and save the model.
+
+    Under torchrun several processes train together: see docs/scaling.md.
+    """
+    from unexposed import ranks
     from unexposed.cli.splitting import part
     from unexposed.data.read import read_log
     from unexposed.evaluation.compare import check_use, parse_methods
@@ -52,10 +56,13 @@ def fit(
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
     assigned = options.assignments(settings, engine)
     (recommender,) = parse_methods(method, assigned, criterion=criterion).values()
-    check_place(out)
-    check_replaces(out, force=force or resume)  # resume says below what it finds and does
+    if leads():
+        check_place(out)
+        check_replaces(out, force=force or resume)  # resume says below what it finds and does
+    several = ranks.several()
+    recommender.check_ranks(checkpointed=resume or checkpoint_every is not None)
     checkpoint = place_beside(out)
-    if is_kept(checkpoint) and not resume:
+    if is_kept(checkpoint) and not resume and not several:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features)
@@ -82,13 +89,14 @@ def fit(
         seed=seed,
         side=side,
         progress=progress(),
-        checkpoint=checkpoint,
+        checkpoint=None if several else checkpoint,
         resume=resume,
         checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
     )
     if split is not None:
         model = replace(model, facts=model.facts | {"split": split})
-    model.save(out)
+    if leads():
+        model.save(out)
     say(training_line(model))
     say(verdict_line(model))
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")

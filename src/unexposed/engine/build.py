@@ -8,10 +8,11 @@ from unexposed.engine import cuda
 from unexposed.engine.closed_form import NO_MARKS
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.cuda.engine import CudaEngine
+from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct, Relevance
+from unexposed.maths.relevance import DotProduct, Relevance, WithFeatures
 from unexposed.sampling.validation import ValidationSet
 
 
@@ -25,13 +26,32 @@ def build(
     validation: ValidationSet | None = None,
     relevance: Relevance | None = None,
     marked: bool = False,
+    shared: Shared | None = None,
     name: Name = "auto",
 ) -> Engine:
     """The engine of this name, or the fastest one that knows the objective and runs here.
 
     Without a relevance model it is the dot product of `user_factors` and `item_factors`. `marked`
-    says that samples will have marks, which the cuda engine does not run.
+    says that samples will have marks, which the cuda engine does not run. `shared` divides the
+    users among ranks, on the reference engine.
     """
+    if shared is not None:
+        if name not in ("auto", "reference"):
+            raise InputError(
+                f"the {name} engine trains in one process: use engine=reference for several ranks"
+            )
+        if not isinstance(relevance, DotProduct | WithFeatures | None):
+            raise InputError("several ranks train dot products only: train this in one process")
+        return ReferenceEngine(
+            objective,
+            optimiser,
+            shared.cut(parameters),
+            exposure=exposure if exposure is None or exposure.ndim == 1 else exposure[shared.users],
+            features=None if features is None else features[shared.users],
+            validation=validation,
+            relevance=relevance,
+            exchange=shared,
+        )
     is_product = relevance is None or isinstance(relevance, DotProduct)
     known = is_product and has_closed_form(objective, parameters, features)
     if name == "auto":

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed.engine.adam import RowAdam, tables_of
+from unexposed.engine.exchange import Alone, Exchange
 from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated
@@ -27,6 +28,8 @@ class ReferenceEngine:
     exposure it is the popularity that the gate mixes in. `features` (n_users, …) are mapped into
     e_u where the parameters hold an `exposure_feature_weight` in place of free user vectors.
     `relevance` gives the logits; the dot product of `user_factors` and `item_factors` if not given.
+    With an `exchange`, everything that has a row for each user has those of this rank's users, and
+    samples and validation pairs are those of all ranks.
     """
 
     def __init__(
@@ -39,9 +42,11 @@ class ReferenceEngine:
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
         relevance: Relevance | None = None,
+        exchange: Exchange | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self._objective = objective
+        self._exchange = exchange or Alone()
         self._relevance = relevance or DotProduct(0, 0.0)
         self._optimiser = optimiser
         self._tables = {name: torch.tensor(a, dtype=dtype) for name, a in parameters.items()}
@@ -67,7 +72,7 @@ class ReferenceEngine:
     def step(self, batch: Samples) -> float:
         """Learn from a batch; its loss before the step."""
         self._steps += 1
-        pairs = _Batch(batch, self._dtype)
+        pairs = _Batch(self._exchange.own(batch), self._dtype, whole=batch)
         strategy = self._objective.strategy
         if strategy is None:
             return self._relevance_step(pairs, self._given(pairs))
@@ -82,7 +87,8 @@ class ReferenceEngine:
         return self._relevance_step(pairs, self._learned(pairs, self._alpha(pairs)).detach())
 
     def parameters(self) -> dict[str, NDArray[Any]]:
-        return {name: table.numpy().copy() for name, table in self._tables.items()}
+        tables = self._exchange.whole(self._tables)
+        return {name: table.numpy() for name, table in tables.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         return tables_of(self._tables, self._adam) | {"steps": np.array([self._steps])}
@@ -125,18 +131,17 @@ class ReferenceEngine:
             value = LOSSES[self._objective.loss].value(logit, pairs.click, exposure)
             loss = (pairs.weight * value).sum()
         loss = loss / pairs.n_clicks
-        gradients = torch.autograd.grad(loss, leaves)
-        for (name, (rows, times)), gradient in zip(touched.items(), gradients, strict=True):
-            shape = (-1, *(1 for _ in gradient.shape[1:]))
+        gradients = dict(zip(touched, torch.autograd.grad(loss, leaves), strict=True))
+        gradients = self._exchange.total(gradients | {"loss": loss})
+        for name, (rows, times) in touched.items():
+            shape = (-1, *(1 for _ in gradients[name].shape[1:]))
             terms = times.to(self._dtype).reshape(shape) / pairs.n_clicks
-            self._adam[name].step(rows, gradient, number=self._steps, terms=terms)
-        return float(loss.detach())
-
-    def _move(self, name: str, rows: Tensor, gradient: Tensor) -> None:
-        self._adam[name].step(rows, gradient, number=self._steps)
+            self._adam[name].step(rows, gradients[name], number=self._steps, terms=terms)
+        return float(gradients["loss"].detach())
 
     def _touched(self, pairs: "_Batch") -> dict[str, Touched]:
-        return self._relevance.touched(self._tables, pairs.users, pairs.items)
+        """The rows of own users, and every row of items that the whole batch touches."""
+        return self._relevance.touched(self._tables, pairs.users, pairs.every_item)
 
     def _leaves(self, touched: dict[str, Touched]) -> tuple[Tensor, ...]:
         """The touched rows of each table, as leaves of autograd."""
@@ -214,14 +219,19 @@ class ReferenceEngine:
         alpha = self._alpha(pairs)
         relevance = self._leaves(self._touched(pairs))
         train_loss = self._train_loss(pairs)
-        strategy, eta = self._objective.strategy, self._optimiser.lookahead
+        strategy = self._objective.strategy
         if strategy in ("joint", "alternate"):
             return torch.autograd.grad(train_loss(relevance, alpha), alpha)
+        names = tuple(self._touched(pairs))
+
+        def total(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return tuple(self._exchange.total(dict(zip(names, gradients, strict=True))).values())
+
+        ahead: dict[str, Any] = {"lookahead": self._optimiser.lookahead, "total": total}
         if strategy == "bilevel_on_batch":
-            return bilevel.hypergradient_on_batch(train_loss, relevance, alpha, lookahead=eta)
-        return bilevel.hypergradient(
-            train_loss, self._validation_loss(pairs), relevance, alpha, lookahead=eta
-        )
+            return bilevel.hypergradient_on_batch(train_loss, relevance, alpha, **ahead)
+        validation_loss = self._validation_loss(pairs)
+        return bilevel.hypergradient(train_loss, validation_loss, relevance, alpha, **ahead)
 
     def _validation_loss(self, pairs: "_Batch") -> Callable[..., Tensor]:
         """L_val(ω'), m = 1: ω' differs from ω in the rows that the batch touches.
@@ -231,6 +241,8 @@ class ReferenceEngine:
         users, items, relevant = self._next_validation()
         assert self._validation is not None
         scale, touched = len(self._validation[0]) / len(users), self._touched(pairs)
+        own, users = self._exchange.own_pairs(users)
+        items, relevant = items[own], relevant[own]
 
         def loss(relevance: tuple[Tensor, ...]) -> Tensor:
             logit = self._logits(touched, relevance, users, items)
@@ -248,21 +260,24 @@ class ReferenceEngine:
         return tuple(column[part] for column in self._validation)
 
     def _exposure_step(self, pairs: "_Batch", gradients: tuple[Tensor, ...]) -> None:
-        first, gate_weight, gate_bias = gradients
-        if "exposure_feature_weight" in self._tables:
-            self._move("exposure_feature_weight", torch.arange(len(first)), first)
-        else:
-            self._move("exposure_user_factors", pairs.user_rows, first)
-        self._move("gate_weight", torch.arange(len(gate_weight)), gate_weight)
-        self._move("gate_bias", torch.arange(len(gate_bias)), gate_bias)
+        names = [name for name in LEARNED_EXPOSURE if name in self._tables]
+        summed = self._exchange.total(dict(zip(names, gradients, strict=True)))
+        for name, gradient in summed.items():
+            of_users = name == "exposure_user_factors"
+            rows = pairs.user_rows if of_users else torch.arange(len(gradient))
+            self._adam[name].step(rows, gradient, number=self._steps)
 
 
 class _Batch:
-    """A batch as tensors, with its distinct users and where each pair finds its own."""
+    """A batch as tensors, with its distinct users and where each pair finds its own.
 
-    def __init__(self, samples: Samples, dtype: torch.dtype) -> None:
+    `samples` are this rank's part of the whole batch.
+    """
+
+    def __init__(self, samples: Samples, dtype: torch.dtype, *, whole: Samples) -> None:
         pairs = samples.pairs()
-        self.n_clicks = len(samples)
+        self.n_clicks = len(whole)
+        self.every_item = torch.from_numpy(whole.items).long()
         self.users = torch.from_numpy(pairs.users).long()
         self.items = torch.from_numpy(pairs.items).long()
         self.click = torch.from_numpy(pairs.click).to(dtype)

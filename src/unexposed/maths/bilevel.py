@@ -39,6 +39,7 @@ Parameters = tuple[Tensor, ...]
 Fixed = tuple[int | None, int | None]  # the fixed column of the user table and of the item table
 TrainLoss = Callable[[Parameters, Parameters], Tensor]  # (ω, α) → a sum over pairs
 ValidationLoss = Callable[[Parameters], Tensor]  # ω → a sum over pairs
+Total = Callable[[Parameters], Parameters]  # ∂/∂ω → with what other processes add to it
 
 
 def hypergradient(
@@ -48,21 +49,29 @@ def hypergradient(
     exposure: Parameters,
     *,
     lookahead: float,
+    total: Total = lambda gradients: gradients,
 ) -> Parameters:
     """dL_val(ω′)/dα for any differentiable relevance model, one gradient for each of `exposure`.
 
-    With v = ∂L_val/∂ω at ω′, it is ∂/∂α of −η·(∂L_train/∂ω · v); `lookahead` is η.
+    With v = ∂L_val/∂ω at ω′, it is ∂/∂α of −η·(∂L_train/∂ω · v); `lookahead` is η. Where several
+    processes have a part of both losses, `total` makes ω′ and v from all of them; the result is
+    the gradient of this process's part, to be added to the others'.
     """
     return _one_step(
-        train_loss, lambda ahead, _: validation_loss(ahead), relevance, exposure, lookahead
+        train_loss, lambda ahead, _: validation_loss(ahead), relevance, exposure, lookahead, total
     )
 
 
 def hypergradient_on_batch(
-    train_loss: TrainLoss, relevance: Parameters, exposure: Parameters, *, lookahead: float
+    train_loss: TrainLoss,
+    relevance: Parameters,
+    exposure: Parameters,
+    *,
+    lookahead: float,
+    total: Total = lambda gradients: gradients,
 ) -> Parameters:
     """dL_train(ω′, α)/dα, through ω′ and directly, for any differentiable relevance model."""
-    return _one_step(train_loss, train_loss, relevance, exposure, lookahead)
+    return _one_step(train_loss, train_loss, relevance, exposure, lookahead, total)
 
 
 @torch.enable_grad()  # also inside a caller's no_grad, where every gradient would be zero
@@ -72,14 +81,15 @@ def _one_step(
     relevance: Parameters,
     exposure: Parameters,
     lookahead: float,
+    total: Total,
 ) -> Parameters:
     relevance, exposure = _leaves(relevance), _leaves(exposure)
     steps = _gradients(train_loss(relevance, exposure), relevance, create_graph=True)
     ahead = _leaves(
-        tuple(start - lookahead * step for start, step in zip(relevance, steps, strict=True))
+        tuple(start - lookahead * step for start, step in zip(relevance, total(steps), strict=True))
     )  # ω′
     outer = _gradients(outer_loss(ahead, exposure), (*ahead, *exposure))
-    directions, direct = outer[: len(ahead)], outer[len(ahead) :]  # v, ∂L_outer/∂α
+    directions, direct = total(outer[: len(ahead)]), outer[len(ahead) :]  # v, ∂L_outer/∂α
     along = torch.stack([(s * v).sum() for s, v in zip(steps, directions, strict=True)]).sum()
     through = _gradients(along, exposure)
     return tuple(d - lookahead * t for d, t in zip(direct, through, strict=True))

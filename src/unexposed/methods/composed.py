@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
+from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import (
     RELEVANCE,
     DrawsSamples,
@@ -109,6 +111,7 @@ class ComposedMethod(TrainedMethod):
         {"start", "impressions", "traffic", "item_features"}
     )
     step: ClassVar[int] = STEP
+    divides: ClassVar[bool] = True
 
     dim: int = setting(64, "length of a user's or item's vector", low=1, search=[32, 64, 128])
     batch_size: int = setting(
@@ -222,6 +225,7 @@ class ComposedMethod(TrainedMethod):
         guide = None
         if parts.objective().strategy is not None and parts.learning is not None:
             guide = parts.learning.guide.pairs(clicks, side.validation, rng)
+        others = ranks.current()
         return build(
             parts.objective(),
             self.optimiser(),
@@ -231,6 +235,7 @@ class ComposedMethod(TrainedMethod):
             features=side.user_rows,
             validation=guide,
             marked=marked,
+            shared=None if others is None else Shared(others, clicks.user_ids),
             name=self.engine,
         )
 
@@ -244,8 +249,11 @@ class ComposedMethod(TrainedMethod):
         engine = self.build(clicks, side, rng, marked=told.marking is not None)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
+        others = ranks.current()
         if name == "cuda":
             progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
+        elif others is not None:
+            progress.note(f"{others.size} ranks train on the reference engine, the slowest")
         elif (
             name == "reference"
             and self.engine == "auto"
@@ -265,7 +273,7 @@ class ComposedMethod(TrainedMethod):
             *self._steps_and_epoch(engine, told, seed, rng, featured),
             parameters=lambda: parts.exposure.kept(learned(), clicks, side) | biases,
             memory=Memory(kind, engine.state, engine.restore, rng),
-            facts={"engine": name} | told.facts,
+            facts={"engine": name} | told.facts | ({"ranks": others.size} if others else {}),
         )
         clock = self._clock(clicks, told, rng)
         return trainee if clock is None else clock.beside(trainee, engine)

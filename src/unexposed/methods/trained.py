@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
@@ -180,6 +181,8 @@ class TrainedMethod(Recommender):
         loop = self.loop(clicks, held_out, side)
         if choice is not None:
             loop = self._chosen_by(choice, loop, clicks, held_out)
+        if (quality := loop.quality) is not None:  # one rank judges, so all keep the same epoch
+            loop = replace(loop, quality=lambda learned: ranks.led(lambda: quality(learned)))
         parameters, facts = trained(loop, clicks, checkpoint)
         facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
         if len(held_out) and facts["ended"] != training.INTERRUPTED:
@@ -208,10 +211,17 @@ class TrainedMethod(Recommender):
         """The facts with the quality of the chosen epoch by every criterion, and its verdict."""
         scores = partial(self.scores, parameters, clicks=clicks)
         try:
-            by_all = qualities(scores, clicks, held_out)
-            popular = popular_list(clicks).scores
-            beside = on_held_out(scores, popular, clicks, held_out, self.criterion)
+            by_all, beside = ranks.led(
+                lambda: (
+                    qualities(scores, clicks, held_out),
+                    on_held_out(
+                        scores, popular_list(clicks).scores, clicks, held_out, self.criterion
+                    ),
+                )
+            )
         except KeyboardInterrupt:
+            if ranks.current() is not None:
+                raise
             return facts | {"ended": training.INTERRUPTED}
         return facts | {"criteria": by_all, "verdict": beside}
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
+from unexposed import ranks
 from unexposed import settings as checks
 from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Indices, check_clicks
@@ -39,6 +40,7 @@ class Recommender(Shown, ABC):
     scale: ClassVar[Literal["logit", "probability", "order"]] = "order"
     posterior_exposure: ClassVar[bool] = False  # exposure is P(exposed | no click)
     fixed_exposure: ClassVar[bool] = False  # exposure is assumed or given, and not learned
+    divides: ClassVar[bool] = False  # whether several processes can train it together
 
     def __post_init__(self) -> None:
         checks.check_values(self.name, self)
@@ -85,6 +87,9 @@ class Recommender(Shown, ABC):
         `checkpoint` names a folder from which a killed training resumes: pass it again with
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
+
+        In a process group of torch.distributed all ranks call this with the same arguments, train
+        together, and each returns the model (see docs/scaling.md).
         """
         for given in [clicks] if held_out is None else [clicks, held_out]:
             check_clicks(given, of=self.name)
@@ -94,6 +99,7 @@ class Recommender(Shown, ABC):
             raise InputError(f"{self.name} cannot learn from a log without clicks")
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
+        self.check_ranks(checkpointed=checkpoint is not None or resume)
         clicks = clicks.checked()
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
@@ -119,12 +125,29 @@ class Recommender(Shown, ABC):
             kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
         elif resume:
             raise InputError("resume needs the checkpoint to resume from: give checkpoint=FOLDER")
-        with progress or show.on_terminal(otherwise=show.Silent) as shown:
+        with ranks.together() as others, _shown(progress, others) as shown:
+            if others is not None:
+                of = fingerprint(self, clicks, held_out, seed=seed, side=side)
+                others.check_alike(of)
             parameters, facts = self.train(
                 clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
             )
         facts = facts | told | ({"side": beside} if beside else {})
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
+
+    def check_ranks(self, *, checkpointed: bool) -> None:
+        """In a process group, refuse what works in one process only."""
+        if not ranks.several():
+            return
+        if not self.divides:
+            raise InputError(
+                f"{self.name} cannot be trained by several ranks: train it in one process"
+            )
+        if checkpointed:
+            raise InputError(
+                "several ranks keep no checkpoints: leave out checkpoint and resume, or train in "
+                "one process"
+            )
 
     @property
     def accepts(self) -> frozenset[str]:
@@ -219,3 +242,12 @@ class Recommender(Shown, ABC):
     ) -> NDArray[np.float32]:
         """The exposure of each pair, by default taken from whole rows."""
         return pairs_from_rows(lambda part: self.exposure(parameters, part), users, items)
+
+
+def _shown(progress: show.Progress | None, others: ranks.Ranks | None) -> show.Progress:
+    """What was asked for; by default a bar on a terminal, of rank 0 alone."""
+    if progress is not None:
+        return progress
+    if others is not None and others.rank > 0:
+        return show.Silent()
+    return show.on_terminal(otherwise=show.Silent)

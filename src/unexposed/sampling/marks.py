@@ -29,8 +29,8 @@ class Marks:
         none = np.zeros(0, dtype=np.float32)
         return Marks(none, none, none)
 
-    def part(self, where: slice) -> "Marks":
-        """The marks of some neighbouring pairs."""
+    def part(self, where: slice | NDArray[np.bool_]) -> "Marks":
+        """The marks of some pairs."""
         return Marks(self.click[where], self.weight[where], self.exposure[where])
 
 

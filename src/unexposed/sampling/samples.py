@@ -45,6 +45,15 @@ class Samples:
             marks = None if self.marks is None else self.marks.part(slice(start[0], start[-1]))
             yield Samples(*columns, self.item_weight, marks)
 
+    def pick(self, chosen: NDArray[np.bool_]) -> "Samples":
+        """Some of the clicks, each with its drawn items."""
+        each = np.diff(self.start)
+        start = np.concatenate([[0], np.cumsum(each[chosen])])
+        of_pairs = np.repeat(chosen, each)
+        marks = None if self.marks is None else self.marks.part(of_pairs)
+        columns = self.users[chosen], start, self.items[of_pairs], self.weight[chosen]
+        return Samples(*columns, self.item_weight, marks)
+
     def pairs(self) -> "SampledPairs":
         """These samples as single pairs."""
         each = np.diff(self.start)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from unexposed import ranks
 from unexposed.errors import InputError
 from unexposed.files import archive
 from unexposed.files.claims import check_alike
@@ -64,7 +65,8 @@ def run(
 
     `epoch`, `parameters` and `memory` come from a `Trainee`.
     Without held-out clicks the last epoch is kept. Ctrl-C and a loss that is not finite end the
-    training and keep the best epoch so far; if there is none, the loss is an error.
+    training and keep the best epoch so far; if there is none, the loss is an error. Ctrl-C ends
+    several ranks without a model.
     With a checkpoint a killed training can resume and ends with the same bits.
     """
     started = time.monotonic()
@@ -87,7 +89,7 @@ def run(
             if memory is not None and checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(course, memory, started=started, progress=progress)
     except KeyboardInterrupt:
-        if course.best is None:
+        if course.best is None or ranks.current() is not None:  # ranks stop at different steps
             raise
         ended = INTERRUPTED
     if course.best is None:
@@ -127,6 +129,8 @@ def refitted(
     try:
         learned, second = train()
     except KeyboardInterrupt:  # in its first epoch
+        if ranks.current() is not None:
+            raise
         return parameters, facts | {"ended": INTERRUPTED}
     if second["ended"] != COMPLETE:
         return parameters, facts | {"ended": second["ended"]}

@@ -1,0 +1,45 @@
+"""The command under torchrun: every process runs it, rank 0 talks, and all end together."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from unexposed.cli.talking import leads, under_torchrun
+from unexposed.errors import InputError
+
+DIVIDED = ("fit",)  # commands that several ranks run
+
+
+@contextmanager
+def with_other_ranks() -> Iterator[None]:
+    """Meet the other ranks that torchrun has started; without torchrun, do nothing."""
+    if not under_torchrun():
+        yield
+        return
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    from unexposed import ranks
+
+    if not leads():
+        warnings.simplefilter("ignore")  # rank 0 shows the same ones
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=ranks.LIMIT))
+    except RuntimeError as error:
+        raise InputError(
+            f"the ranks did not meet within {ranks.LIMIT:.0f} s: see that every machine runs "
+            "torchrun with the same --nnodes and rendezvous"
+        ) from error
+    try:
+        with ranks.together():
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+def check_divided(command: str | None) -> None:
+    """Refuse a command that several ranks would do at once, each the whole of it."""
+    if under_torchrun() and os.environ.get("WORLD_SIZE") != "1" and command not in DIVIDED:
+        raise InputError(f"{command} runs in one process: only fit is for torchrun")

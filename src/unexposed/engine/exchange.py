@@ -1,0 +1,110 @@
+"""How ranks train one model: users are divided, items and gate are replicated.
+
+A rank holds the rows of its own users, with their moments, and learns from their clicks alone; no
+other rank touches them. Every rank holds all items and the gate. The gradient of a batch is a sum
+over its pairs, so on what users share it is the sum of the ranks' gradients: they add these up
+between gradient and update, and then all take the same step. W ranks that together have the clicks
+of one process's batch make its step, up to the order of sums.
+
+Every rank draws the same epoch from the same seed and takes its own users' clicks out of each
+batch. So each knows which item rows the whole batch touches, and how often: an all-reduce of just
+these rows suffices, whose bytes follow the batch and not the catalogue, and no row numbers travel.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unexposed.data.ids import Ids
+from unexposed.data.partitions import partitions
+from unexposed.ranks import Ranks
+from unexposed.sampling.samples import Samples
+
+USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by all users
+
+
+class Exchange(Protocol):
+    """What a rank takes of a batch, and what it adds to the gradients of the others."""
+
+    def own(self, batch: Samples) -> Samples:
+        """The clicks of this rank's users, numbered as its rows."""
+        ...
+
+    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
+        """Which of these pairs have a user of this rank, and the rows of those users."""
+        ...
+
+    def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Gradients by table, summed over ranks where users share the table."""
+        ...
+
+    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A copy of the tables, with the rows of all users."""
+        ...
+
+
+class Alone:
+    """One process, which holds everything."""
+
+    def own(self, batch: Samples) -> Samples:
+        return batch
+
+    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
+        return slice(None), users
+
+    def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return dict(gradients)
+
+    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: table.clone() for name, table in tables.items()}
+
+
+class Shared:
+    """One of several ranks: rank r of W owns the partitions p ≡ r mod W of the users."""
+
+    def __init__(self, ranks: Ranks, user_ids: Ids) -> None:
+        self._ranks = ranks
+        owner = partitions(user_ids) % ranks.size
+        self._rows = [np.flatnonzero(owner == rank) for rank in range(ranks.size)]
+        self._row = np.full(len(owner), -1, dtype=np.int32)  # of an own user, by index
+        self._row[self.users] = np.arange(len(self.users))
+
+    @property
+    def users(self) -> NDArray[np.int64]:
+        """The indices of this rank's users."""
+        return self._rows[self._ranks.rank]
+
+    def cut(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The tables with the rows of this rank's users alone."""
+        return {n: t[self.users] if n in USER_TABLES else t for n, t in tables.items()}
+
+    def own(self, batch: Samples) -> Samples:
+        own = batch.pick(self._row[batch.users] >= 0)
+        return replace(own, users=self._row[own.users])
+
+    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
+        rows = torch.from_numpy(self._row)[users].long()
+        return rows >= 0, rows[rows >= 0]
+
+    def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        shared = {n: g for n, g in gradients.items() if n not in USER_TABLES}
+        buffer = torch.cat([g.detach().reshape(-1) for g in shared.values()])
+        self._ranks.add_up(buffer)
+        parts = buffer.split_with_sizes([g.numel() for g in shared.values()])
+        sums = {n: p.reshape(g.shape) for (n, g), p in zip(shared.items(), parts, strict=True)}
+        return {**gradients, **sums}
+
+    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {n: self._gathered(t) if n in USER_TABLES else t.clone() for n, t in tables.items()}
+
+    def _gathered(self, own: Tensor) -> Tensor:
+        parts = self._ranks.gather(own, [len(rows) for rows in self._rows])
+        table = own.new_empty((len(self._row), *own.shape[1:]))
+        for rows, part in zip(self._rows, parts, strict=True):
+            table[rows] = part
+        return table

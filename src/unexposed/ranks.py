@@ -1,0 +1,146 @@
+"""The processes ("ranks") of one training: what they tell each other, and how they end together.
+
+A process group of torch.distributed comes from torchrun, Ray Train, Spark's TorchDistributor or the
+caller. Every rank runs the same program on the same input; outside a group, and in a group of one,
+nothing here does anything.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from unexposed.errors import InputError
+
+Value = TypeVar("Value")
+LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once
+_numbers = count()  # every rank opens its groups in the same order
+
+
+class _Lost(InputError):
+    """The other ranks gave no answer."""
+
+
+class Ranks:
+    """The ranks of one training, with a gloo group of their own, so with a time limit of ours."""
+
+    def __init__(self) -> None:
+        limit = timedelta(seconds=LIMIT)
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._failure = f"unexposed/{next(_numbers)}/failure"
+        self._store: Any = dist.distributed_c10d._get_default_store()
+        self._group: Any = _answer(lambda: dist.new_group(backend="gloo", timeout=limit))
+
+    def add_up(self, buffer: Tensor) -> None:
+        """Replace the buffer by its sum over ranks: the same bits on all of them."""
+        _answer(lambda: dist.all_reduce(buffer, group=self._group))
+
+    def gather(self, rows: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """The rows of every rank, whose number of rows all ranks know."""
+        longest = max(lengths)
+        own = rows.new_zeros((longest, *rows.shape[1:]))  # gloo gathers equal shapes
+        own[: len(rows)] = rows
+        found = [torch.empty_like(own) for _ in lengths]
+        _answer(lambda: dist.all_gather(found, own, group=self._group))
+        return [part[:n] for part, n in zip(found, lengths, strict=True)]
+
+    def led(self, work: Callable[[], Value]) -> Value:
+        """What rank 0 finds; the others wait for it, so that all go on alike."""
+        found = [work() if self.rank == 0 else None]
+        _answer(lambda: dist.broadcast_object_list(found, src=0, group=self._group))
+        return found[0]  # type: ignore[return-value]
+
+    def check_alike(self, given: dict[str, Any]) -> None:
+        """Refuse ranks that were given different things, by name."""
+        every: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(every, given, group=self._group))
+        for rank, other in enumerate(every):
+            names = [n for n in {**every[0], **other} if every[0].get(n) != other.get(n)]
+            if names:
+                raise InputError(
+                    f"ranks 0 and {rank} differ in {names[0]}: give every rank the same log, "
+                    "method and seed"
+                )
+
+    def explained(self, error: BaseException) -> BaseException:
+        """The error of this rank, or the one that ended the training on another rank.
+
+        The first rank to fail leaves its reason; what the others raise counts as shown there.
+        """
+        try:
+            if self._store.add(f"{self._failure}/count", 1) == 1:
+                self._store.set(self._failure, self._reason(error))
+                return error
+            if isinstance(error, _Lost):
+                error = InputError(self._store.get(self._failure).decode())
+        except RuntimeError:  # the store went with the rank that kept it
+            return error
+        if isinstance(error, InputError):
+            error.shown_elsewhere = True
+        return error
+
+    def _reason(self, error: BaseException) -> str:
+        if isinstance(error, _Lost):
+            return str(error)
+        kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+        return f"rank {self.rank} failed: {kind}{error}"
+
+    def close(self) -> None:
+        """Leave; a rank that still waits for this one fails at once."""
+        dist.destroy_process_group(self._group)
+        self._group = None  # with its last reference the connections close
+
+
+_current: Ranks | None = None
+
+
+def current() -> Ranks | None:
+    """The ranks that train together now; None: this process trains alone."""
+    return _current
+
+
+def several() -> bool:
+    """Whether a process group of more than one rank is there."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+@contextmanager
+def together() -> Iterator[Ranks | None]:
+    """Train with all ranks of the process group inside this block: where one fails, all do."""
+    global _current
+    if _current is not None or not several():
+        yield _current
+        return
+    ranks = _current = Ranks()
+    try:
+        yield ranks
+    except BaseException as error:
+        if isinstance(error, SystemExit) and not error.code:
+            raise
+        told = ranks.explained(error)
+        if told is error:
+            raise
+        raise told from error
+    finally:
+        _current = None
+        ranks.close()
+
+
+def led(work: Callable[[], Value]) -> Value:
+    """The result of this work, done by rank 0 where several ranks train together."""
+    return work() if _current is None else _current.led(work)
+
+
+def _answer(call: Callable[[], Value]) -> Value:
+    try:
+        return call()
+    except RuntimeError as error:  # of gloo: a closed connection, or the time limit
+        raise _Lost(
+            f"another rank has ended, or gave no answer within {LIMIT:.0f} s: see that every rank "
+            "runs the same training, and start all of them again"
+        ) from error
