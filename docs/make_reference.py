@@ -80,7 +80,7 @@ def _python() -> Lines:
     yield from ("", "## In Python", "", "After `import unexposed as ux`.")
     # these have their own tables
     registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}
-    for name in sorted(set(ux._HOME) - registries, key=str.lower):
+    for name in sorted(set(ux._HOME) - registries, key=lambda name: (name.lower(), name)):
         node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
         yield from ("", f"### ux.{name}", "")
         if isinstance(node, ast.FunctionDef):
