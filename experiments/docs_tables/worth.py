@@ -6,8 +6,9 @@ import numpy as np
 
 from docs_tables.stored import Floats, Place
 from docs_tables.verdict import percent, ratio_interval, tested
+from unexposed.cards import NONE, number, signed
 from unexposed.evaluation.significance import holm, paired_test
-from unexposed.report.tables import NONE, Cell, Table, cells, number, signed
+from unexposed.report.tables import Cell, Table, cells
 
 IMPRESSIONS = {  # arm → the same method without impressions
     "mf-shown": "mf",
