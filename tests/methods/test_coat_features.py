@@ -19,7 +19,7 @@ from unexposed.progress import Silent
 from unexposed.training.given import Side
 
 pytestmark = pytest.mark.data
-SEEDS = (0, 1)  # of the items removed
+SEEDS = (0,)  # of the items removed
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def share_below(model: Model, clicks: Clicks, removed: Clicks, new: NDArray[np.b
     return float(np.mean(shares))
 
 
-@pytest.mark.parametrize("name", ["mf", "bpr"])
+@pytest.mark.parametrize("name", ["mf"])
 def test_coats_without_a_click_are_ranked_far_above_chance_by_their_features(name, coat, clicks):
     method, found = make(name, epochs=25, patience=0, refit=False, learning_rate=5e-3), []
     for seed in SEEDS:
