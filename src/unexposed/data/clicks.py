@@ -13,6 +13,7 @@ from unexposed.data import glance
 from unexposed.data.frames import Library, as_frame
 from unexposed.data.ids import Ids as Ids
 from unexposed.data.ids import column
+from unexposed.data.labelled import LabelledPairs
 from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
@@ -293,20 +294,10 @@ def check_clicks(given: object, *, of: str) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Judgements(Shown):
+class Judgements(LabelledPairs):
     """Pairs whose relevance is known because their exposure was: the test labels."""
 
-    users: Indices
-    items: Indices
-    relevant: NDArray[np.bool_]
-    user_ids: Ids
-    item_ids: Ids
-
-    def __post_init__(self) -> None:
-        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="judgements")
-        if self.relevant.shape != self.users.shape or self.relevant.dtype != bool:
-            raise InputError("judgements need one bool for each pair")
+    noun = "judgement"
 
     @staticmethod
     def from_pairs(
@@ -335,23 +326,6 @@ class Judgements(Shown):
         """
         log, every = clicks.checked(), np.ones(len(clicks), dtype=bool)
         return Judgements(log.users, log.items, every, clicks.user_ids, clicks.item_ids)
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def __repr__(self) -> str:
-        return glance.line(self, "judgement")
-
-    def card(self) -> Card:
-        """Sizes, the share of relevant pairs, and the first rows."""
-        facts = {"relevant": f"{self.relevant.mean():.1%}"} if len(self) else {}
-        return glance.card(self, "judgement", {"relevant": self.relevant}, facts=facts)
-
-    def pick(self, chosen: NDArray[Any]) -> "Judgements":
-        """The judgements at these positions (a mask, or ascending indices)."""
-        return replace(
-            self, users=self.users[chosen], items=self.items[chosen], relevant=self.relevant[chosen]
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from unexposed.cards import Card, Shown
 from unexposed.data import glance
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import LabelledPairs
 from unexposed.data.pairs import Indices, among, check_inside, check_pairs, pair_keys, pairs_of
 from unexposed.errors import InputError
 
@@ -124,41 +125,10 @@ class Impressions(Shown):
         return replace(self, **columns, propensity=chance)
 
 
-@dataclass(frozen=True, eq=False)
-class Traffic(Shown):
+class Traffic(LabelledPairs):
     """Pairs shown at random, and whether each was relevant: labels that training may use."""
 
-    users: Indices
-    items: Indices
-    relevant: NDArray[np.bool_]
-    user_ids: Ids
-    item_ids: Ids
-
-    def __post_init__(self) -> None:
-        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="random traffic")
-        if self.relevant.shape != self.users.shape or self.relevant.dtype != bool:
-            raise InputError("random traffic needs one bool for each pair")
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def __repr__(self) -> str:
-        return glance.line(self, "pair")
-
-    def card(self) -> Card:
-        """Sizes, the share of relevant pairs, and the first rows."""
-        facts = {"relevant": f"{self.relevant.mean():.1%}"} if len(self) else {}
-        return glance.card(self, "pair", {"relevant": self.relevant}, facts=facts)
-
-    @cached_property
-    def keys(self) -> NDArray[np.int64]:
-        """The pairs as sorted numbers, for membership by binary search."""
-        return pair_keys(self.users, self.items, len(self.item_ids))
-
-    def pick(self, chosen: NDArray[Any]) -> "Traffic":
-        """The pairs at these positions (a mask, or ascending indices)."""
-        columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "relevant")}
-        return replace(self, **columns)
+    noun = "pair"
 
 
 @dataclass(frozen=True, eq=False)
