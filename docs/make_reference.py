@@ -86,9 +86,19 @@ def _python() -> Lines:
         if isinstance(node, ast.FunctionDef):
             yield from ("```text", *_broken(f"ux.{name}", node), "```", "")
         yield _doc(node)
-        members = [line for member in node.body for line in _member(member)]
+        body = [*_inherited(node), *node.body]
+        members = [line for member in body for line in _member(member)]
         if isinstance(node, ast.ClassDef) and members:
             yield from ("", *members)
+
+
+def _inherited(node: ast.FunctionDef | ast.ClassDef) -> list[ast.stmt]:
+    """Members of the base that judgements and random traffic share."""
+    bases = [ast.unparse(base) for base in getattr(node, "bases", [])]
+    if "LabelledPairs" not in bases:
+        return []
+    found = _definition(import_module("unexposed.data.labelled"), "LabelledPairs").body
+    return [member for member in found if "ClassVar" not in ast.unparse(member)]
 
 
 def _definition(module: object, name: str) -> ast.FunctionDef | ast.ClassDef:
