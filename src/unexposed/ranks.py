@@ -49,6 +49,11 @@ class Ranks:
         _answer(lambda: dist.all_gather(found, own, group=self._group))
         return [part[:n] for part, n in zip(found, lengths, strict=True)]
 
+    def gather_any(self, rows: Tensor) -> list[Tensor]:
+        """The rows of every rank, each with a number of rows that the others learn here."""
+        lengths = self.gather(torch.tensor([len(rows)]), [1] * self.size)
+        return self.gather(rows, [int(n) for n in lengths])
+
     def led(self, work: Callable[[], Value]) -> Value:
         """What rank 0 finds; the others wait for it, so that all go on alike."""
         found = [work() if self.rank == 0 else None]

@@ -28,7 +28,7 @@ LOG = first_items(6, 1, 4, 6)
 
 
 def columns(samples: Samples) -> list[list[float]]:
-    return [column.tolist() for column in vars(samples).values() if column is not None]
+    return [column.tolist() for column in vars(samples).values() if isinstance(column, np.ndarray)]
 
 
 def each_click(samples: Samples) -> Iterator[tuple[int, int, list[int]]]:
@@ -301,3 +301,24 @@ def test_the_expected_weight_of_an_unclicked_pair_is_its_mean_weight_over_epochs
     weighs_all = drawing.weighting == "unbiased" or drawing.every_pair
     assert (found == 1).all() == weighs_all
     assert np.isfinite(drawing.expected_weight(LOG, np.array([2]))).all()  # it clicked everything
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 100])
+def test_the_batches_of_ranks_are_together_those_of_one_process(size):
+    whole = Drawing(2).samples(LOG, np.random.default_rng(0))
+    rank = np.arange(LOG.n_users) % 2
+    parts = []
+    for own in (rank == 0, rank == 1):
+        row = np.full(LOG.n_users, -1, dtype=np.int32)
+        row[own] = np.arange(own.sum())
+        parts.append((np.flatnonzero(own), list(whole.own(row).batches(size))))
+    batches = list(whole.batches(size))
+    assert all(len(found) == len(batches) for _, found in parts)
+    for number, batch in enumerate(batches):
+        clicks = {}
+        for users, found in parts:
+            own = found[number]
+            assert own.n_clicks == len(batch)
+            for at, (user, *drawn) in zip(own.position, each_click(own), strict=True):
+                clicks[int(at)] = (int(users[user]), *drawn)
+        assert [clicks[at] for at in range(len(batch))] == list(each_click(batch))

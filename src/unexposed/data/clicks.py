@@ -17,6 +17,7 @@ from unexposed.data.labelled import LabelledPairs
 from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
+from unexposed.data.share import Share
 from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError, plain
 
@@ -75,7 +76,9 @@ class Clicks(Shown):
     """The clicked pairs, each once, ordered by user and item, with the number of its clicks.
 
     Any other pair is unknown, never shown, or shown and not liked, unless the log also has
-    impressions (`shown`). `times` are seconds since 1970 of the last click of each pair.
+    impressions (`shown`). `times` are seconds since 1970 of the last click of each pair. Where
+    several ranks divide a log, users and clicks are those of one rank, whose `share` says where
+    they stand in the whole log; items, and `item_counts`, are those of the whole log.
     """
 
     users: Indices
@@ -86,6 +89,7 @@ class Clicks(Shown):
     times: NDArray[np.int64] | None = None
     shown: Impressions | None = None
     read: Read | None = None  # how the log was read
+    share: Share | None = None  # of several ranks; None: the whole log
 
     def __post_init__(self) -> None:
         check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
@@ -148,6 +152,7 @@ class Clicks(Shown):
             times=None,
             shown=None,
             read=None,
+            share=None,
             _in_memory=False,
         )
         return clicks
@@ -230,7 +235,9 @@ class Clicks(Shown):
 
     @cached_property
     def item_counts(self) -> NDArray[np.int64]:
-        """How many users clicked each item."""
+        """How many users clicked each item, in the whole log."""
+        if self.share is not None:
+            return self.share.item_counts
         return np.bincount(self.checked().items, minlength=self.n_items)
 
     @cached_property

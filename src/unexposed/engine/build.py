@@ -48,7 +48,7 @@ def build(
             shared.cut(parameters),
             exposure=exposure if exposure is None or exposure.ndim == 1 else exposure[shared.users],
             features=None if features is None else features[shared.users],
-            validation=validation,
+            validation=None if validation is None else validation.own(shared.row),
             relevance=relevance,
             exchange=shared,
         )

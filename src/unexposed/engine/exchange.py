@@ -6,13 +6,11 @@ over its pairs, so on what users share it is the sum of the ranks' gradients: th
 between gradient and update, and then all take the same step. W ranks that together have the clicks
 of one process's batch make its step, up to the order of sums.
 
-Every rank draws the same epoch from the same seed and takes its own users' clicks out of each
-batch. So each knows which item rows the whole batch touches, and how often: an all-reduce of just
-these rows suffices, whose bytes follow the batch and not the catalogue, and no row numbers travel.
+The ranks tell each other which item rows a batch touches, and how often: an all-reduce of just
+these rows suffices, whose bytes follow the batch and not the catalogue.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +21,6 @@ from torch import Tensor
 from unexposed.data.ids import Ids
 from unexposed.data.partitions import partitions
 from unexposed.ranks import Ranks
-from unexposed.sampling.samples import Samples
 
 USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by all users
 
@@ -31,12 +28,8 @@ USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by
 class Exchange(Protocol):
     """What a rank takes of a batch, and what it adds to the gradients of the others."""
 
-    def own(self, batch: Samples) -> Samples:
-        """The clicks of this rank's users, numbered as its rows."""
-        ...
-
-    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
-        """Which of these pairs have a user of this rank, and the rows of those users."""
+    def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The items that any rank has among these, ascending, and how often all have each."""
         ...
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -51,11 +44,8 @@ class Exchange(Protocol):
 class Alone:
     """One process, which holds everything."""
 
-    def own(self, batch: Samples) -> Samples:
-        return batch
-
-    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
-        return slice(None), users
+    def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return np.unique(items, return_counts=True)
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return dict(gradients)
@@ -83,13 +73,16 @@ class Shared:
         """The tables with the rows of this rank's users alone."""
         return {n: t[self.users] if n in USER_TABLES else t for n, t in tables.items()}
 
-    def own(self, batch: Samples) -> Samples:
-        own = batch.pick(self._row[batch.users] >= 0)
-        return replace(own, users=self._row[own.users])
+    @property
+    def row(self) -> NDArray[np.int32]:
+        """The row of each user of the whole log, −1 for users of other ranks."""
+        return self._row
 
-    def own_pairs(self, users: Tensor) -> tuple[Tensor | slice, Tensor]:
-        rows = torch.from_numpy(self._row)[users].long()
-        return rows >= 0, rows[rows >= 0]
+    def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        own = torch.from_numpy(np.stack(np.unique(items, return_counts=True), axis=1))
+        found = torch.cat(self._ranks.gather_any(own.long())).numpy()
+        rows, place = np.unique(found[:, 0], return_inverse=True)
+        return rows, np.bincount(place, found[:, 1], len(rows)).astype(np.int64)
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         shared = {n: g for n, g in gradients.items() if n not in USER_TABLES}

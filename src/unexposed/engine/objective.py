@@ -37,7 +37,7 @@ class Objective:
     def validation_parts(self, validation: ValidationSet | None) -> int:
         """How many parts the validation pairs are cut into; step n learns from part n − 1, …"""
         size = self.validation_batch
-        return 1 if validation is None or size == 0 else max(1, -(-len(validation) // size))
+        return 1 if validation is None or size == 0 else max(1, -(-validation.n_pairs // size))
 
 
 @dataclass(frozen=True)

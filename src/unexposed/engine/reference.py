@@ -28,8 +28,7 @@ class ReferenceEngine:
     exposure it is the popularity that the gate mixes in. `features` (n_users, …) are mapped into
     e_u where the parameters hold an `exposure_feature_weight` in place of free user vectors.
     `relevance` gives the logits; the dot product of `user_factors` and `item_factors` if not given.
-    With an `exchange`, everything that has a row for each user has those of this rank's users, and
-    samples and validation pairs are those of all ranks.
+    With an `exchange`, users, samples and validation pairs are those of this rank.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class ReferenceEngine:
         self._tables = {name: torch.tensor(a, dtype=dtype) for name, a in parameters.items()}
         self._exposure = None if exposure is None else torch.tensor(exposure, dtype=dtype)
         self._features = None if features is None else torch.tensor(features, dtype=dtype)
-        self._validation = None if validation is None else _indices(validation, dtype)
+        self._validation = validation
         self._n_parts = objective.validation_parts(validation)
         self._steps = 0  # taken so far
         self._dtype = dtype
@@ -72,7 +71,7 @@ class ReferenceEngine:
     def step(self, batch: Samples) -> float:
         """Learn from a batch; its loss before the step."""
         self._steps += 1
-        pairs = _Batch(self._exchange.own(batch), self._dtype, whole=batch)
+        pairs = _Batch(batch, self._dtype, *self._exchange.touched(batch.items))
         strategy = self._objective.strategy
         if strategy is None:
             return self._relevance_step(pairs, self._given(pairs))
@@ -238,11 +237,12 @@ class ReferenceEngine:
 
         A part of the validation pairs stands for all of them, so it counts that much more.
         """
-        users, items, relevant = self._next_validation()
         assert self._validation is not None
-        scale, touched = len(self._validation[0]) / len(users), self._touched(pairs)
-        own, users = self._exchange.own_pairs(users)
-        items, relevant = items[own], relevant[own]
+        number = (self._steps - 1) % self._n_parts  # round and round
+        bounds, scales = self._validation.bounds(self._n_parts)
+        part = slice(int(bounds[number]), int(bounds[number + 1]))
+        users, items, relevant = _indices(self._validation, part, self._dtype)
+        scale, touched = float(scales[number]), self._touched(pairs)
 
         def loss(relevance: tuple[Tensor, ...]) -> Tensor:
             logit = self._logits(touched, relevance, users, items)
@@ -250,14 +250,6 @@ class ReferenceEngine:
             return scale * LOSSES["low_variance"].value(logit, relevant, one).sum()
 
         return loss
-
-    def _next_validation(self) -> tuple[Tensor, ...]:
-        """The validation pairs of this step: all, or the next part of them, round and round."""
-        assert self._validation is not None
-        n = len(self._validation[0])
-        number = (self._steps - 1) % self._n_parts
-        part = slice(n * number // self._n_parts, n * (number + 1) // self._n_parts)
-        return tuple(column[part] for column in self._validation)
 
     def _exposure_step(self, pairs: "_Batch", gradients: tuple[Tensor, ...]) -> None:
         names = [name for name in LEARNED_EXPOSURE if name in self._tables]
@@ -271,13 +263,15 @@ class ReferenceEngine:
 class _Batch:
     """A batch as tensors, with its distinct users and where each pair finds its own.
 
-    `samples` are this rank's part of the whole batch.
+    `rows` are the items that the batch touches on any rank, `times` how often it does.
     """
 
-    def __init__(self, samples: Samples, dtype: torch.dtype, *, whole: Samples) -> None:
+    def __init__(
+        self, samples: Samples, dtype: torch.dtype, rows: NDArray[Any], times: NDArray[Any]
+    ) -> None:
         pairs = samples.pairs()
-        self.n_clicks = len(whole)
-        self.every_item = torch.from_numpy(whole.items).long()
+        self.n_clicks = samples.n_clicks
+        self.every_item = torch.from_numpy(np.repeat(rows, times)).long()
         self.users = torch.from_numpy(pairs.users).long()
         self.items = torch.from_numpy(pairs.items).long()
         self.click = torch.from_numpy(pairs.click).to(dtype)
@@ -295,9 +289,11 @@ class _Batch:
         return torch.where(torch.isnan(self._known), exposure, self._known)
 
 
-def _indices(validation: ValidationSet, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _indices(
+    validation: ValidationSet, part: slice, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
     return (
-        torch.from_numpy(validation.users).long(),
-        torch.from_numpy(validation.items).long(),
-        torch.from_numpy(validation.relevant).to(dtype),
+        torch.from_numpy(validation.users[part]).long(),
+        torch.from_numpy(validation.items[part]).long(),
+        torch.from_numpy(validation.relevant[part]).to(dtype),
     )

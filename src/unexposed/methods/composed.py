@@ -336,7 +336,7 @@ class ComposedMethod(TrainedMethod):
         Where items have features, those that nobody clicked count for nothing when drawn: they
         would teach that what is new is disliked.
         """
-        clicks, marking = told.clicks, told.marking
+        clicks, marking, others = told.clicks, told.marking, ranks.current()
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
@@ -355,7 +355,8 @@ class ComposedMethod(TrainedMethod):
             if featured is not None:
                 usual = 1 if found.item_weight is None else found.item_weight
                 found = replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
-            return found if marking is None else marking.mark(found, rng)
+            found = found if marking is None else marking.mark(found, rng)
+            return found if others is None else found.own(Shared(others, clicks.user_ids).row)
 
         return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 

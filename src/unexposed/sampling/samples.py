@@ -1,7 +1,8 @@
 """The samples of an epoch: every click with the unclicked items drawn for it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -24,6 +25,9 @@ class Samples:
 
     The items of click c are items[start[c] : start[c + 1]], the clicked one first. The pair of a
     click counts 1, each item i drawn for it weight[c]·item_weight[i], unless `marks` say otherwise.
+
+    One of several ranks has the clicks of its own users, `position` being the place of each, in
+    ascending order, among the `total` clicks of all ranks.
     """
 
     users: Indices  # (clicks,)
@@ -32,18 +36,42 @@ class Samples:
     weight: NDArray[np.float32]  # (clicks,)
     item_weight: NDArray[np.float32] | None = None  # (all items,); None: 1 for each
     marks: Marks | None = None  # label, weight and exposure of each pair
+    position: NDArray[np.int64] | None = None  # (clicks,); None: there are no other ranks
+    total: int = 0  # where there is a position
 
     def __len__(self) -> int:
         return len(self.users)
 
+    @property
+    def n_clicks(self) -> int:
+        """How many clicks all ranks have."""
+        return len(self) if self.position is None else self.total
+
+    def bounds(self, size: int) -> NDArray[np.int64]:
+        """Where batches of `size` clicks of all ranks begin here, and the last one ends."""
+        first = np.arange(0, self.n_clicks + size, size).clip(max=self.n_clicks)
+        if len(first) > 1 and first[-2] == first[-1]:
+            first = first[:-1]
+        return first if self.position is None else np.searchsorted(self.position, first)
+
     def batches(self, size: int) -> Iterator["Samples"]:
-        """Cut into batches of `size` clicks, the last one shorter."""
-        for first in range(0, len(self), size):
-            part, start = slice(first, first + size), self.start[first : first + size + 1]
+        """Cut into batches of `size` clicks of all ranks, the last one shorter."""
+        for number, (first, stop) in enumerate(pairwise(self.bounds(size).tolist())):
+            part, start = slice(first, stop), self.start[first : stop + 1]
             items = self.items[start[0] : start[-1]]
             columns = self.users[part], start - start[0], items, self.weight[part]
             marks = None if self.marks is None else self.marks.part(slice(start[0], start[-1]))
-            yield Samples(*columns, self.item_weight, marks)
+            here: dict[str, Any] = {}
+            if self.position is not None:
+                here["position"] = self.position[part] - number * size
+                here["total"] = min(size, self.total - number * size)
+            yield Samples(*columns, self.item_weight, marks, **here)
+
+    def own(self, row: NDArray[np.int32]) -> "Samples":
+        """The clicks of one rank, row[u] being its row for user u, −1 for users of other ranks."""
+        chosen = row[self.users] >= 0
+        own, at = self.pick(chosen), np.flatnonzero(chosen)
+        return replace(own, users=row[own.users], position=at, total=len(self))
 
     def pick(self, chosen: NDArray[np.bool_]) -> "Samples":
         """Some of the clicks, each with its drawn items."""

@@ -14,20 +14,47 @@ Negatives = Literal["popular", "drawn"]
 
 @dataclass(frozen=True, eq=False)
 class ValidationSet:
-    """Pairs assumed to be exposed (m = 1), and whether each is relevant."""
+    """Pairs assumed to be exposed (m = 1), and whether each is relevant.
+
+    One of several ranks has the pairs of its own users, `position` being the place of each, in
+    ascending order, among the `total` pairs of all ranks.
+    """
 
     users: Indices
     items: Indices
     relevant: NDArray[np.bool_]
+    position: NDArray[np.int64] | None = None  # (pairs,); None: there are no other ranks
+    total: int = 0  # where there is a position
 
     def __post_init__(self) -> None:
         if not len(self.users) == len(self.items) == len(self.relevant):
             raise InputError("a validation set needs a user, an item and a relevance for each pair")
-        if len(self.users) == 0:
+        if self.n_pairs == 0:
             raise InputError("the validation set is empty: raise validation_users")
 
     def __len__(self) -> int:
         return len(self.users)
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs all ranks have."""
+        return len(self) if self.position is None else self.total
+
+    def bounds(self, n_parts: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Where each of so many parts of all ranks' pairs begins here, and what a pair counts.
+
+        A part stands for all pairs, so its pairs count n / (pairs of the part).
+        """
+        first = self.n_pairs * np.arange(n_parts + 1) // n_parts
+        scale = self.n_pairs / np.maximum(np.diff(first), 1)
+        return (first if self.position is None else np.searchsorted(self.position, first)), scale
+
+    def own(self, row: NDArray[np.int32]) -> "ValidationSet":
+        """The pairs of one rank, row[u] being its row for user u, −1 for users of other ranks."""
+        at = np.flatnonzero(row[self.users] >= 0)
+        return ValidationSet(
+            row[self.users[at]], self.items[at], self.relevant[at], position=at, total=len(self)
+        )
 
     def keys(self, n_items: int) -> NDArray[np.int64]:
         """One number for each pair, as in `Clicks.keys`."""
