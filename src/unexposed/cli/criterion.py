@@ -22,8 +22,9 @@ def criterion(
     columns: options.Columns = options.NO_COLUMNS,
     worlds: Annotated[int, typer.Option(help="Worlds made from the log.", min=1)] = 8,
     splits: Annotated[int, typer.Option(help="Logs drawn from each world.", min=1)] = 1,
-    models: Annotated[int, typer.Option(help="Models trained on each log.", min=3)] = 16,
+    models: Annotated[int, typer.Option(help="Models trained on each log.", min=3)] = 24,
     epochs: Annotated[int, typer.Option(help="Passes of each training.", min=1)] = 30,
+    workers: Annotated[int, typer.Option(help="Models trained at a time.", min=1)] = 1,
     data_dir: options.DataDir = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
@@ -45,6 +46,7 @@ def criterion(
         models=models,
         epochs=epochs,
         seed=seed,
+        workers=workers,
         progress=progress(),
         say=say,
     )

@@ -223,12 +223,13 @@ def clicks_alone(
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""
     from unexposed.data import datasets as known
-    from unexposed.data.read import read_log
     from unexposed.evaluation.protocols import PROTOCOLS
 
     if (dataset is None) == (train is None):
         raise InputError("give either --dataset NAME or --train LOG")
     if train is not None:
+        from unexposed.data.read import read_log  # with polars, which data sets do without
+
         return read_log(train, **columns.given(), say=say)
     assert dataset is not None
     if columns.are_given():

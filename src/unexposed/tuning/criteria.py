@@ -6,7 +6,9 @@ Only clicks are read: judgements are refused.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -22,38 +24,13 @@ from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities
-from unexposed.settings import known
+from unexposed.tuning.search import space
 
 HELD_OUT = 0.1
 STEPS = 100  # batches of an epoch, about
 
-# A spread of models, from gentle to strong correction and decay; any beginning of it is one too.
-SPREAD: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("popularity", {}),
-    ("mf", {"weight_decay": 0.01}),
-    ("umf", {"popularity_exponent": 0.25, "weight_decay": 0.01}),
-    ("umf", {"popularity_exponent": 0.5, "weight_decay": 0.03}),
-    ("bpr", {"weight_decay": 0.01}),
-    ("relmf", {"popularity_exponent": 0.1, "weight_decay": 0.01}),
-    ("umf", {"popularity_exponent": 0.1, "weight_decay": 0.003}),
-    ("mf", {"weight_decay": 0.03}),
-    ("umf", {"popularity_exponent": 0.5, "weight_decay": 0.01}),
-    ("umf", {"popularity_exponent": 1.0, "weight_decay": 0.03}),
-    ("relmf", {"popularity_exponent": 0.5, "weight_decay": 0.03}),
-    ("bpr", {"weight_decay": 0.03}),
-    ("umf", {"popularity_exponent": 0.25, "weight_decay": 0.03}),
-    ("mf", {"weight_decay": 0.003}),
-    ("umf", {"popularity_exponent": 0.1, "weight_decay": 0.03}),
-    ("umf", {"popularity_exponent": 0.75, "weight_decay": 0.01}),
-    ("relmf", {"popularity_exponent": 0.25, "weight_decay": 0.01}),
-    ("umf", {"popularity_exponent": 0.25, "weight_decay": 0.003}),
-    ("mf", {"weight_decay": 0.1}),
-    ("umf", {"popularity_exponent": 0.5, "weight_decay": 0.003}),
-    ("bpr", {"weight_decay": 0.003}),
-    ("umf", {"popularity_exponent": 0.1, "weight_decay": 0.1}),
-    ("relmf", {"popularity_exponent": 0.1, "weight_decay": 0.03}),
-    ("umf", {"popularity_exponent": 0.5, "weight_decay": 0.1}),
-)
+METHODS = ("mf", "umf", "bpr", "relmf")  # in turn, after the popular list
+MOST = 60  # models
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +94,10 @@ def study(
     *,
     worlds: int = 6,
     splits: int = 1,
-    models: int = 16,
+    models: int = 24,
     epochs: int = 30,
     seed: int = 0,
+    workers: int = 1,
     progress: show.Progress | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Study:
@@ -131,9 +109,14 @@ def study(
     """
     if not isinstance(clicks, Clicks):
         raise InputError(f"a criterion is chosen on Clicks, got {type(clicks).__name__}")
-    if not 3 <= models <= len(SPREAD):
-        raise InputError(f"models must be between 3 and {len(SPREAD)}, got {models}")
-    for what, number in (("worlds", worlds), ("splits", splits), ("epochs", epochs)):
+    if not 3 <= models <= MOST:
+        raise InputError(f"models must be between 3 and {MOST}, got {models}")
+    for what, number in (
+        ("worlds", worlds),
+        ("splits", splits),
+        ("epochs", epochs),
+        ("workers", workers),
+    ):
         if number < 1:
             raise InputError(f"{what} must be at least 1, got {number}")
     if len(clicks) * HELD_OUT < 10:
@@ -146,7 +129,7 @@ def study(
     runs: list[WorldRun] = []
     interrupted = False
     with progress or show.Silent() as told:
-        count = _Count(told, total=models * (1 + worlds * splits))
+        count = _Count(told, total=models * (1 + worlds * splits), workers=workers)
         told.note("fitting a factor model of the clicks")
         fitted = fit_clicks(part, seed=seed)
         real = _said(methods, *part.hold_out(fraction=HELD_OUT, seed=seed), count, seed=seed)[0]
@@ -165,7 +148,12 @@ def study(
 
 
 def spread(n_clicks: int, *, models: int, epochs: int) -> dict[str, Recommender]:
-    """The first models of `SPREAD`, small and quickly trained, for a log of this size."""
+    """The popular list, and models drawn from the spaces that `tune` searches; the same each time.
+
+    A criterion that was tried on few kinds of settings may be led astray by others: by negatives
+    drawn as its candidates are, for one. Size and pace suit a log of this size and are the same
+    for all.
+    """
     batch_size = 2 ** int(np.clip(np.round(np.log2(n_clicks / STEPS)), 5, 10))
     small = {
         "dim": 32,
@@ -174,13 +162,20 @@ def spread(n_clicks: int, *, models: int, epochs: int) -> dict[str, Recommender]
         "batch_size": batch_size,
         "negatives": 5,
     }
-    found = {}
-    for name, own in SPREAD[:models]:
-        method = make(name)
-        kept = {key: value for key, value in small.items() if key in known(type(method))}
+    rng, found = np.random.default_rng(0), {"popularity": make("popularity")}
+    for name in islice(cycle(METHODS), models - 1):
+        own = {k: _drawn(where, rng) for k, where in space(make(name)).items() if k not in small}
         label = ":".join([name, *(f"{key}={value}" for key, value in own.items())])
-        found[label] = make(name, **kept, **own)
+        found[label] = make(name, **small, **own)
     return found
+
+
+def _drawn(where: Any, rng: np.random.Generator) -> Any:
+    """A value of a search space: one of a list, or log-uniform between two numbers."""
+    if isinstance(where, list):
+        return where[rng.integers(len(where))]
+    low, high = np.log(where)
+    return float(f"{np.exp(rng.uniform(low, high)):.3g}")
 
 
 def _run(
@@ -212,25 +207,28 @@ def _said(
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
     """What each criterion says of each model trained on these clicks; in a world also the truth."""
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    said: dict[str, list[float]] = {name: [] for name in CRITERIA}
-    truth = []
-    for method in methods.values():
+
+    def rated(method: Recommender) -> tuple[dict[str, list[float]], float]:
         model = method.fit(train, nothing, seed=seed, progress=show.Silent())
         if model.facts.get("ended") == "interrupted":
             raise KeyboardInterrupt
-        for name, (value, _) in qualities(model.scores, train, held_out).items():
-            said[name].append(value)
+        found, truth = qualities(model.scores, train, held_out), np.nan
         if world is not None:
-            truth.append(by_truth(model.scores, world, train, seed=seed).means()["dcg@3"])
+            truth = by_truth(model.scores, world, train, seed=seed).means()["dcg@3"]
         count()
-    return {name: np.array(values) for name, values in said.items()}, np.array(truth)
+        return found, truth
+
+    with ThreadPoolExecutor(count.workers) as pool:  # the compiled loops run side by side
+        each = list((pool.map if count.workers > 1 else map)(rated, methods.values()))
+    said = {name: np.array([found[name][0] for found, _ in each]) for name in CRITERIA}
+    return said, np.array([truth for _, truth in each])
 
 
 class _Count:
-    """Tell how many models are trained."""
+    """Tell how many models are trained, and how many at a time."""
 
-    def __init__(self, told: show.Progress, *, total: int) -> None:
-        self._told, self._total, self._done = told, total, 0
+    def __init__(self, told: show.Progress, *, total: int, workers: int) -> None:
+        self._told, self._total, self._done, self.workers = told, total, 0, workers
 
     def __call__(self) -> None:
         self._done += 1
