@@ -114,6 +114,27 @@ def of_exposure(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
     return lambda: markdown(make(places("exposure")))
 
 
+def of_amazon(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
+    """The same in worlds made from Amazon CDs."""
+    return lambda: markdown(make(stored.places(HERE / "exposure" / "amazon.toml")))
+
+
+def as_paper() -> str:
+    """Yahoo!R3 with settings chosen by each criterion, beside the paper's figures."""
+    columns = []
+    for name, head in (("real-yahoo_r3-held_out", "popular_half"), ("as_paper", "uniform")):
+        about = next(about for about in results()[0]["experiments"] if about["name"] == name)
+        found, paper = about["found"]["comparison"], PAPER["yahoo_r3"]
+        kept = [r for r in found["results"] if r["method"] in AS_PAPER]
+        columns += [
+            comparisons.Column(
+                f"{shown(metric)}, `{head}`", found | {"results": kept}, metric, paper
+            )
+            for metric in ("dcg@3", "map@3")
+        ]
+    return markdown(comparisons.columns("as-paper", "Two criteria", columns, PAPER["titles"]))
+
+
 def criteria() -> str:
     logs = {"Coat": "coat", "Yahoo!R3": "yahoo_r3"}
     found = {title: _read(HERE / "criterion" / f"{name}.json") for title, name in logs.items()}
@@ -136,6 +157,7 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
+AS_PAPER = ("mf", "bpr", "umf", "ubo", "ubo-frozen")
 READ_BY_CLICKS = {
     "mf": "MF",
     "umf-true": "UMF, true exposure",
@@ -165,6 +187,9 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "real results": (RESULTS, real_traffic),
     "criterion table": (RESULTS, criteria),
     "criteria": ("experiments/criterion/README.md", criteria),
+    "as paper": ("experiments/criterion/README.md", as_paper),
+    "amazon": ("experiments/exposure/README.md", of_amazon(verdict.exposure)),
+    "amazon shares": ("experiments/exposure/README.md", of_amazon(verdict.share)),
     "ablation": ("experiments/exposure/README.md", of_exposure(verdict.exposure)),
     "shares": ("experiments/exposure/README.md", of_exposure(verdict.share)),
     "strategies results": (
