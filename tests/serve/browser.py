@@ -50,6 +50,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # keys need a focused page
 
     def close(self) -> None:
         """End the browser and every process that it started."""
@@ -93,14 +94,13 @@ class Browser:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:600])
         return result["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 10) -> Any:
-        """The value of an expression once it is truthy."""
+    def wait(self, script: str, seconds: float = 10) -> None:
+        """Wait until an expression is true."""
         end = time.monotonic() + seconds
-        while not (value := self.run(script)):
+        while not self.run(f"!!({script})"):
             if time.monotonic() > end:
                 raise AssertionError(f"never true: {script}\non the page: {self.text()[:1500]}")
             time.sleep(0.02)
-        return value
 
     def text(self, selector: str = "body") -> str:
         return self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
@@ -119,6 +119,14 @@ class Browser:
             text = {"text": "\r"} if key == "Enter" else {}
             self.call("Input.dispatchKeyEvent", type="keyDown", **code, **text)
             self.call("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until the element with this id has the focus."""
+        for _ in range(60):
+            if self.run("document.activeElement.id") == name:
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab never reaches {name}")
 
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)

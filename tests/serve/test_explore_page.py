@@ -1,0 +1,465 @@
+"""The page of the service, used as a reader would, in a headless Chromium."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import uvicorn
+from serve.browser import CHROMIUM, Browser
+from small import fitted
+
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.model.filters import Rules
+from unexposed.model.model import Model
+from unexposed.serve.app import application
+from unexposed.serve.held import Source
+from unexposed.serve.reloading import Current
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TITLES = {"t07": "Jasmine & pearl", "t11": "Smoked black", "t12": "Smoked green", HOSTILE: HOSTILE}
+LONG = "an-id-without-any-place-to-break-" * 6
+READY = "document.querySelector('main h1') && !document.querySelector('[aria-busy]')"
+ROWS = ".ranking tr[data-item]"
+VIEWS = {
+    "start": "",
+    "user": "#/user?id=u03",
+    "sliders": "#/user?id=u03&penalty=0.5&exposure=0.2&k=20",
+    "imagined": f"#/imagined?clicks={quote(json.dumps(['t07', LONG, HOSTILE]))}",
+    "nobody": "#/imagined",
+    "item": "#/item?id=t07&user=u03",
+    "long": f"#/item?id={LONG}",
+    "hostile": f"#/item?id={quote(HOSTILE)}&user={quote(HOSTILE)}",
+    "error": "#/user?id=nobody",
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that runs in a thread."""
+
+    address: str
+    model: Model
+    current: Current
+
+
+@pytest.fixture(scope="module")
+def teas(small_world) -> Clicks:
+    """A small log with titles; one user and one item have markup for an id, one item a long id."""
+    clicks = small_world.clicks(0)
+    items = [HOSTILE, LONG, *(f"t{n:02}" for n in range(2, clicks.n_items))]
+    users = [HOSTILE, *(f"u{n:02}" for n in range(1, clicks.n_users))]
+    return replace(clicks, user_ids=Ids.of(users), item_ids=Ids.of(items))
+
+
+@pytest.fixture(scope="module")
+def service(teas, tmp_path_factory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("teas")
+    rows = [f'{item},"{title}"' for item, title in TITLES.items()]
+    (folder / "titles.csv").write_text("\n".join(["item,title", *rows]), encoding="utf-8")
+    model = fitted("ubo", teas, epochs=20)
+    yield from served(model, Source(folder / "model", folder / "titles.csv"))
+
+
+def served(model: Model, source: Source) -> Iterator[Service]:
+    model.save(source.folder)
+    current = Current(source, say=print)
+    how = {"port": 0, "ws": "none", "lifespan": "on", "log_config": None}
+    server = uvicorn.Server(uvicorn.Config(application(current), **how))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield Service(f"http://127.0.0.1:{port}/", model, current)
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def browser(started) -> Browser:
+    started.look()
+    started.open("about:blank")
+    started.events.clear()
+    return started
+
+
+def visit(browser: Browser, service: Service, view: str = "start") -> None:
+    """Open a view as from a link that somebody sent."""
+    browser.open("about:blank")
+    browser.open(service.address + VIEWS[view])
+    browser.wait(READY)
+
+
+def find(browser: Browser, text: str) -> None:
+    """Type into the search and take the first result."""
+    browser.run("document.getElementById('find').focus()")
+    browser.type(text)
+    browser.wait("document.querySelector('#find-found [aria-selected=true]')")
+    browser.press("Enter")
+
+
+def listed(browser: Browser) -> list[str]:
+    return browser.run(f"[...document.querySelectorAll({ROWS!r})].map(row => row.dataset.item)")
+
+
+def expected(service: Service, user: str = "u03", k: int = 10, **rules) -> list[str]:
+    return service.model.recommend([user], k, rules=Rules(**rules))["item"].to_list()
+
+
+def slide(browser: Browser, name: str, value: float) -> None:
+    browser.run(
+        f"{name}.value = {value}; {name}.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    )
+
+
+def failures(browser: Browser) -> list[str]:
+    """Errors in the console, except that a request was refused."""
+    shown = []
+    for event in browser.events:
+        params = event.get("params", {})
+        entry = params.get("entry", {})
+        if (
+            event["method"] in ("Runtime.exceptionThrown", "Page.javascriptDialogOpening")
+            or params.get("type") == "error"
+            or (entry.get("level") == "error" and entry.get("source") != "network")
+        ):
+            shown.append(json.dumps(params))
+    return shown
+
+
+def test_an_item_is_found_by_a_piece_of_its_title(browser, service):
+    visit(browser, service)
+    browser.run("document.getElementById('find').focus()")
+    browser.type("smoked g")
+    browser.wait("document.querySelector('#find-found [aria-selected=true]')")
+    assert browser.texts("#find-found [role=option] span") == ["Smoked green"]
+    browser.press("Enter")
+    browser.wait("document.title.startsWith('Smoked green')")
+    browser.wait(READY)
+    assert browser.text("h1") == "Smoked green"
+    clicks = service.model.clicks.item_counts[service.model.item_ids.index(["t12"])[0]]
+    assert f"Item t12, clicked by {clicks} of 120 users" in browser.text(".heading")
+    similar = service.model.similar_items("t12", 10)["item"].to_list()
+    names = [TITLES.get(item, item) for item in similar]
+    assert browser.texts(".stack .card:last-child .item a") == names
+
+
+def test_an_id_is_found_before_ids_that_begin_with_it(browser, service):
+    visit(browser, service)
+    find(browser, "u10")  # also the beginning of u100 to u109
+    browser.wait("document.querySelector('h1')?.innerText === 'User u10'")
+    browser.wait(READY)
+    assert browser.run("location.hash") == "#/user?id=u10"
+    assert listed(browser) == expected(service, "u10")
+
+
+def test_the_keyboard_alone_leads_from_the_start_to_a_changed_list(browser, service):
+    visit(browser, service)
+    browser.press("Tab")
+    assert browser.run("document.activeElement.className") == "skip"
+    assert browser.run("document.activeElement.getBoundingClientRect().top >= 0")
+    browser.tab_to("find")
+    combobox = "document.activeElement.getAttribute('aria-expanded')"
+    browser.type("u0")
+    browser.wait(f"{combobox} === 'true'")
+    active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
+    assert browser.run(f"{active}.getAttribute('aria-selected')") == "true"
+    first = browser.run(f"{active}.innerText")
+    browser.press("ArrowDown")
+    assert browser.run(f"{active}.innerText") != first
+    browser.press("ArrowUp")
+    assert browser.run(f"{active}.innerText") == first
+    browser.press("Escape")
+    assert browser.run(combobox) == "false"
+    assert browser.run("document.activeElement.value") == "u0"
+    browser.press("Escape")
+    assert browser.run("document.activeElement.value") == ""
+    browser.type("u03")
+    browser.press("Enter")  # before the results are there
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    browser.wait("document.activeElement.tagName === 'H1'")
+    browser.wait(READY)
+    before = listed(browser)
+    browser.tab_to("penalty")
+    browser.press(*["ArrowRight"] * 20)
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.run("document.activeElement.id") == "penalty"
+    assert listed(browser) == expected(service, popularity_penalty=1.0) != before
+
+
+def test_sliders_change_list_marks_and_address(browser, service):
+    visit(browser, service, "user")
+    untouched = expected(service, k=60)
+    before = listed(browser)
+    assert before == untouched[:10]
+    slide(browser, "penalty", 1.5)
+    slide(browser, "exposure", 0.2)
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.run("location.hash") == "#/user?id=u03&penalty=1.5&exposure=0.2"
+    rules = {"popularity_penalty": 1.5, "minimum_exposure": 0.2}
+    after = expected(service, **rules)
+    assert listed(browser) == after != before
+    for rank, item in enumerate(after, start=1):
+        row = f'{ROWS}[data-item="{item}"]'
+        was = untouched.index(item) + 1
+        move = (
+            "new" if was > 10 else "same" if was == rank else "up" if was > rank else "down"
+        )
+        assert browser.run(f"document.querySelector({json.dumps(row)}).dataset.move") == move
+    gone = [TITLES.get(item, item) for item in before if item not in after]
+    assert gone
+    assert browser.texts(".left a") == gone
+    browser.run("document.querySelector('.reset').click()")
+    browser.wait("!document.querySelector('.summary')")
+    assert listed(browser) == before
+    assert browser.run("location.hash") == "#/user?id=u03"
+
+
+def test_an_address_with_sliders_shows_the_same_view_to_a_colleague(browser, service):
+    visit(browser, service, "sliders")
+    rules = {"popularity_penalty": 0.5, "minimum_exposure": 0.2}
+    assert listed(browser) == expected(service, k=20, **rules)
+    assert browser.texts(".control output") == ["0.5", "20 %"]
+
+
+def test_back_restores_view_and_sliders(browser, service):
+    visit(browser, service)
+    find(browser, "u03")
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    browser.wait(READY)
+    slide(browser, "penalty", 0.5)
+    slide(browser, "penalty", 1.5)  # one movement, so one step back
+    browser.wait("document.querySelector('.summary')")
+    browser.run(f"document.querySelector('{ROWS} a').click()")
+    browser.wait("document.querySelector('h1')?.innerText.startsWith('User') === false")
+    browser.run("history.back()")
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.text("output") == "1.5"
+    assert listed(browser) == expected(service, popularity_penalty=1.5)
+    browser.run("history.back()")
+    browser.wait("document.querySelector('.ranking') && !document.querySelector('.summary')")
+    assert browser.text("output") == "0"
+    assert listed(browser) == expected(service)
+    browser.run("history.back()")
+    browser.wait("document.querySelector('h1')?.innerText.startsWith('What')")
+
+
+def test_clicks_of_an_imagined_user_are_folded_in(browser, service):
+    visit(browser, service, "nobody")
+    assert not listed(browser)
+    for at, (text, item) in enumerate([("jasm", "t07"), ("t20", "t20")], start=1):
+        browser.run("document.getElementById('add').focus()")
+        browser.type(text)
+        browser.press("Enter")
+        browser.wait(f"document.querySelectorAll('.chosen li').length === {at}")
+        browser.wait(f"document.querySelector('.chosen li:last-child').dataset.item === '{item}'")
+    browser.wait(f"{READY} && document.querySelector('{ROWS}')")
+    both = service.model.recommend_for(["t07", "t20"])["item"].to_list()
+    assert listed(browser) == both
+    browser.run("document.querySelector('.chosen li:last-child button').click()")
+    browser.wait("document.querySelectorAll('.chosen li').length === 1")
+    browser.wait(READY)
+    one = service.model.recommend_for(["t07"])["item"].to_list()
+    assert listed(browser) == one != both
+    browser.run("history.back()")
+    browser.wait("document.querySelectorAll('.chosen li').length === 2")
+    browser.wait(READY)
+    assert listed(browser) == both
+
+
+def test_a_click_that_the_model_does_not_know_is_named(browser, service):
+    browser.open(f"{service.address}#/imagined?clicks={quote(json.dumps(['t07', 'gone']))}")
+    browser.wait("document.querySelectorAll('.chosen li').length === 2")
+    browser.wait(f"{READY} && document.querySelector('{ROWS}')")
+    assert "ignored" in browser.text(".chosen li:last-child")
+    assert "ignored" not in browser.text(".chosen li:first-child")
+
+
+def test_markup_in_ids_and_titles_stays_text(browser, service):
+    visit(browser, service, "hostile")
+    assert browser.text("h1") == HOSTILE
+    assert f"For user {HOSTILE}" in browser.text("main")
+    find(browser, HOSTILE)
+    browser.open(f"{service.address}#/user?id={quote(HOSTILE)}")
+    browser.wait(f"document.querySelector('h1')?.innerText === {json.dumps(f'User {HOSTILE}')}")
+    visit(browser, service, "imagined")
+    assert HOSTILE in browser.texts(".chosen .item a")
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert not failures(browser)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_view_scrolls_sideways(browser, service, width):
+    browser.look(width=width)
+    for view in VIEWS:
+        visit(browser, service, view)
+        assert browser.run("document.documentElement.scrollWidth") <= width, view
+
+
+CONTRAST = """(() => {
+  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const found = channels(getComputedStyle(one).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+  };
+  const poor = [];
+  for (const one of document.body.querySelectorAll("*")) {
+    const isText = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!isText || one.matches(".unseen, :disabled, noscript") || !one.getClientRects().length) continue;
+    const style = getComputedStyle(one);
+    const colour = one.namespaceURI.endsWith("svg") ? style.fill : style.color;
+    const [low, high] = [colour, null].map((c) => luminance(c ? channels(c) : behind(one))).sort((a, b) => a - b);
+    const contrast = (high + 0.05) / (low + 0.05);
+    if (contrast < 4.5) poor.push(`${contrast.toFixed(2)} ${one.className} ${one.textContent.slice(0, 40)}`);
+  }
+  return poor;
+})()"""
+
+
+def test_text_stands_out_in_light_and_in_dark(browser, service):
+    pages = set()
+    for dark in (False, True):
+        browser.look(dark=dark)
+        for view in ("sliders", "imagined", "error"):
+            visit(browser, service, view)
+            assert browser.run(CONTRAST) == [], (view, dark)
+        pages.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert len(pages) == 2
+
+
+def test_an_unknown_user_is_told_in_a_sentence(browser, service):
+    visit(browser, service, "error")
+    assert "The model was never trained on user 'nobody'." in browser.text("[role=alert]")
+    find(browser, "u03")
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    assert not failures(browser)
+
+
+def test_a_server_that_is_gone_is_told_in_a_sentence_and_asked_again(browser, service):
+    visit(browser, service, "user")
+    browser.run("window.real = fetch; window.fetch = () => Promise.reject(new TypeError('gone'))")
+    slide(browser, "penalty", 1)
+    browser.wait("document.querySelector('.list [role=alert]')")
+    assert "The server does not answer; is it still running?" in browser.text(".list")
+    browser.run("window.fetch = real; document.querySelector('.list button').click()")
+    browser.wait("document.querySelector('.summary')")
+    assert listed(browser) == expected(service, popularity_penalty=1)
+
+
+def test_a_late_answer_is_dropped(browser, service):
+    visit(browser, service, "user")
+    browser.run("""
+      window.asked = []; window.real = fetch;
+      window.fetch = async (address, how) => {
+        const answer = await real(address, { ...how, signal: undefined });
+        asked.push(address);
+        const isSlow = address.includes("popularity_penalty=2");
+        if (isSlow) await new Promise((resume) => setTimeout(resume, 500));
+        if (isSlow) window.isLate = true;
+        how.signal?.throwIfAborted();
+        return answer;
+      };
+    """)
+    slide(browser, "penalty", 2)
+    browser.wait("asked.some((one) => one.includes('popularity_penalty=2'))")
+    slide(browser, "penalty", 1)
+    browser.wait("document.querySelector('.summary')")
+    first = listed(browser)
+    browser.wait("window.isLate")
+    assert first == listed(browser) == expected(service, popularity_penalty=1)
+    assert first != expected(service, popularity_penalty=2)
+
+
+def test_a_moving_slider_asks_once(browser, service):
+    visit(browser, service, "user")
+    browser.events.clear()
+    for value in (0.1, 0.2, 0.3, 0.4, 0.5):
+        slide(browser, "penalty", value)
+    browser.wait("document.querySelector('.summary')")
+    sent = [event for event in browser.events if event["method"] == "Network.requestWillBeSent"]
+    assert len(sent) == 1
+    assert "popularity_penalty=0.5" in sent[0]["params"]["request"]["url"]
+
+
+def test_no_request_leaves_the_service_and_no_view_fails(browser, service):
+    for view in VIEWS:
+        visit(browser, service, view)
+    asked = [
+        event["params"]["request"]["url"]
+        for event in browser.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert len(asked) > len(VIEWS)
+    assert [url for url in asked if not url.startswith((service.address, "data:"))] == []
+    assert not failures(browser)
+
+
+def test_headings_and_labels_are_in_order(browser, service):
+    for view in ("start", "sliders", "imagined", "item"):
+        visit(browser, service, view)
+        levels = browser.run("[...document.querySelectorAll('h1, h2, h3')].map(h => +h.tagName[1])")
+        assert levels.count(1) == 1
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        unnamed = "[...document.querySelectorAll('input, select')].filter(i => !i.labels.length)"
+        assert browser.run(f"{unnamed}.length") == 0
+        ids = browser.run("[...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(ids) == len(set(ids))
+    assert browser.run("document.documentElement.lang") == "en"
+
+
+def test_a_replaced_model_is_noticed(browser, teas, tmp_path):
+    source = Source(tmp_path / "model")
+    running = served(fitted("ubo", teas, epochs=2), source)
+    service = next(running)
+    visit(browser, service, "user")
+    before = listed(browser)
+    newer = fitted("mf", teas, epochs=2, seed=1)
+    newer.save(source.folder)
+    service.current.reload()
+    browser.run("dispatchEvent(new Event('focus'))")
+    browser.wait("!document.getElementById('notice').hidden")
+    browser.wait(f"{READY} && document.getElementById('model').innerText.startsWith('mf')")
+    browser.wait(f"document.querySelector('{ROWS}')")
+    after = newer.recommend(["u03"], 10)["item"].to_list()
+    assert listed(browser) == after != before
+    assert "mf has no exposure model" in browser.text(".controls")
+    assert "Exposure" not in browser.texts(".ranking th")
+    next(running, None)
+
+
+def test_scores_that_only_order_items_are_not_shown_as_chances(browser, teas, tmp_path):
+    model = fitted("popularity", teas)
+    running = served(model, Source(tmp_path / "model"))
+    service = next(running)
+    visit(browser, service, "user")
+    assert browser.texts(".ranking th") == ["Rank", "Item", "Score"]
+    assert "only order items" in browser.text(".heading")
+    assert listed(browser) == model.recommend(["u03"], 10)["item"].to_list()
+    visit(browser, service, "item")
+    assert "no item vectors" in browser.text("main")
+    assert not failures(browser)
+    next(running, None)
