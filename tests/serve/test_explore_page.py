@@ -29,15 +29,15 @@ TITLES = {"t07": "Jasmine & pearl", "t11": "Smoked black", "t12": "Smoked green"
 LONG = "an-id-without-any-place-to-break-" * 6
 READY = "document.querySelector('main h1') && !document.querySelector('[aria-busy]')"
 ROWS = ".ranking tr[data-item]"
-VIEWS = {
-    "start": "",
+VIEWS = {  # no two neighbours of one user or item: each view is built anew
+    "start": "#/",
     "user": "#/user?id=u03",
-    "sliders": "#/user?id=u03&penalty=0.5&exposure=0.2&k=20",
-    "imagined": f"#/imagined?clicks={quote(json.dumps(['t07', LONG, HOSTILE]))}",
-    "nobody": "#/imagined",
     "item": "#/item?id=t07&user=u03",
+    "imagined": f"#/imagined?clicks={quote(json.dumps(['t07', LONG, HOSTILE]))}",
     "long": f"#/item?id={LONG}",
+    "nobody": "#/imagined",
     "hostile": f"#/item?id={quote(HOSTILE)}&user={quote(HOSTILE)}",
+    "sliders": "#/user?id=u03&penalty=0.5&exposure=0.2&k=20",
     "error": "#/user?id=nobody",
 }
 
@@ -104,6 +104,16 @@ def visit(browser: Browser, service: Service, view: str = "start") -> None:
     browser.open("about:blank")
     browser.open(service.address + VIEWS[view])
     browser.wait(READY)
+
+
+def tour(browser: Browser, service: Service, *views: str) -> Iterator[str]:
+    """Follow links through views of different users or items, as a reader would."""
+    visit(browser, service, "start")
+    for view in views or VIEWS:
+        if view != "start":
+            browser.run(f"main.replaceChildren(); location.hash = {json.dumps(VIEWS[view])}")
+            browser.wait(READY)
+        yield view
 
 
 def find(browser: Browser, text: str) -> None:
@@ -310,8 +320,7 @@ def test_markup_in_ids_and_titles_stays_text(browser, service):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_view_scrolls_sideways(browser, service, width):
     browser.look(width=width)
-    for view in VIEWS:
-        visit(browser, service, view)
+    for view in tour(browser, service):
         assert browser.run("document.documentElement.scrollWidth") <= width, view
 
 
@@ -343,8 +352,7 @@ def test_text_stands_out_in_light_and_in_dark(browser, service):
     pages = set()
     for dark in (False, True):
         browser.look(dark=dark)
-        for view in ("sliders", "imagined", "error"):
-            visit(browser, service, view)
+        for view in tour(browser, service, "sliders", "imagined", "error"):
             assert browser.run(CONTRAST) == [], (view, dark)
         pages.add(browser.run("getComputedStyle(document.body).backgroundColor"))
     assert len(pages) == 2
@@ -405,8 +413,7 @@ def test_a_moving_slider_asks_once(browser, service):
 
 
 def test_no_request_leaves_the_service_and_no_view_fails(browser, service):
-    for view in VIEWS:
-        visit(browser, service, view)
+    assert list(tour(browser, service)) == list(VIEWS)
     asked = [
         event["params"]["request"]["url"]
         for event in browser.events
@@ -418,8 +425,7 @@ def test_no_request_leaves_the_service_and_no_view_fails(browser, service):
 
 
 def test_headings_and_labels_are_in_order(browser, service):
-    for view in ("start", "sliders", "imagined", "item"):
-        visit(browser, service, view)
+    for _ in tour(browser, service, "sliders", "imagined", "item"):
         levels = browser.run("[...document.querySelectorAll('h1, h2, h3')].map(h => +h.tagName[1])")
         assert levels.count(1) == 1
         assert levels[0] == 1
