@@ -1,6 +1,5 @@
 """The service over real sockets: its command, its end, its limits on the head of a request."""
 
-import http.client
 import json
 import multiprocessing
 import re
@@ -10,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPConnection
 
 import pytest
 import uvicorn
@@ -32,27 +32,26 @@ def saved(tmp_path_factory):
 
 def test_two_workers_answer_on_one_port_and_end_at_once_without_a_word(saved):
     command = [sys.executable, "-m", "unexposed", "serve", str(saved), "--port=0", "--workers=2"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        line = child.stderr.readline()
-        found = re.fullmatch(
-            r"serving mf \(40 users, 300 items\) at http://127.0.0.1:(\d+) until Ctrl-C\n", line
-        )
-        assert found, line + child.stderr.read()
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
-        for user in (1, 2):  # over one connection
-            connection.request("GET", f"/recommend?user={user}&k=3")
-            answer = json.loads(connection.getresponse().read())
-            wanted = model().recommend([user], 3)["item"].to_list()
-            assert [entry["item"] for entry in answer["items"]] == wanted
-        begin = time.monotonic()
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(30) == 0
-        assert time.monotonic() - begin < 10  # seconds of a busy machine
-        assert child.stderr.read() == ""
-    finally:
-        child.kill()
-        child.wait()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            line = child.stderr.readline()
+            found = re.fullmatch(
+                r"serving mf \(40 users, 300 items\) at http://127.0.0.1:(\d+) until Ctrl-C\n", line
+            )
+            assert found, line + child.stderr.read()
+            with closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=60)) as connection:
+                for user in (1, 2):
+                    connection.request("GET", f"/recommend?user={user}&k=3")
+                    answer = json.loads(connection.getresponse().read())
+                    wanted = model().recommend([user], 3)["item"].to_list()
+                    assert [entry["item"] for entry in answer["items"]] == wanted
+                begin = time.monotonic()
+                child.send_signal(signal.SIGTERM)
+                assert child.wait(30) == 0
+            assert time.monotonic() - begin < 10  # seconds of a busy machine
+            assert child.stderr.read() == ""
+        finally:
+            child.kill()
 
 
 @pytest.fixture(scope="module")
