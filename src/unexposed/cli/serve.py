@@ -28,7 +28,8 @@ def serve(
         optional(package, extra="serve")
     from unexposed.data.read import check_title
     from unexposed.serve.held import Source
-    from unexposed.serve.running import Settings, run
+    from unexposed.serve.running import Settings, leave, run
 
     check_title(titles, title)
     run(Settings(Source(folder, titles, title), host, port, workers, log), say)
+    leave()
