@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
     " --disable-extensions --disable-background-networking --disable-component-update"
     " --hide-scrollbars --mute-audio --remote-debugging-pipe about:blank"
 )
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
 
 class Browser:

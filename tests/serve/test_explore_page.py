@@ -1,167 +1,25 @@
 """The page of the service, used as a reader would, in a headless Chromium."""
 
 import json
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-import uvicorn
-from serve.browser import CHROMIUM, Browser
+from exploring import (
+    READY,
+    ROWS,
+    TITLES,
+    arrive,
+    expected,
+    failures,
+    find,
+    listed,
+    middling,
+    served,
+    slide,
+    visit,
+)
+
 from small import fitted
-
-from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids
-from unexposed.model.filters import Rules
-from unexposed.model.model import Model
-from unexposed.serve.app import application
 from unexposed.serve.held import Source
-from unexposed.serve.reloading import Current
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-
-HOSTILE = "<img src=x onerror=alert(1)>"
-TITLES = {"t07": "Jasmine & pearl", "t11": "Smoked black", "t12": "Smoked green", HOSTILE: HOSTILE}
-LONG = "an_id_without_any_place_to_break_" * 6
-READY = "document.querySelector('main h1') && !document.querySelector('[aria-busy]')"
-ROWS = ".ranking tr[data-item]"
-VIEWS = {  # no two neighbours of one user or item: each view is built anew
-    "start": "#/",
-    "user": "#/user?id=u03",
-    "item": "#/item?id=t07&user=u03",
-    "imagined": f"#/imagined?clicks={quote(json.dumps(['t07', LONG, HOSTILE]))}",
-    "long": f"#/item?id={LONG}",
-    "nobody": "#/imagined",
-    "hostile": f"#/item?id={quote(HOSTILE)}&user={quote(HOSTILE)}",
-    "sliders": "#/user?id=u03&penalty=0.5&exposure=0.2&k=20",
-    "error": "#/user?id=nobody",
-}
-
-
-@dataclass(frozen=True)
-class Service:
-    """A service that runs in a thread."""
-
-    address: str
-    model: Model
-    current: Current
-
-
-@pytest.fixture(scope="module")
-def teas(small_world) -> Clicks:
-    """A small log with titles; one user and one item have markup for an id, one item a long id."""
-    clicks = small_world.clicks(0)
-    items = [HOSTILE, LONG, *(f"t{n:02}" for n in range(2, clicks.n_items))]
-    users = [HOSTILE, *(f"u{n:02}" for n in range(1, clicks.n_users))]
-    return replace(clicks, user_ids=Ids.of(users), item_ids=Ids.of(items))
-
-
-@pytest.fixture(scope="module")
-def service(teas, tmp_path_factory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("teas")
-    rows = [f'{item},"{title}"' for item, title in TITLES.items()]
-    (folder / "titles.csv").write_text("\n".join(["item,title", *rows]), encoding="utf-8")
-    model = fitted("ubo", teas, epochs=20)
-    with served(model, Source(folder / "model", folder / "titles.csv")) as running:
-        yield running
-
-
-@contextmanager
-def served(model: Model, source: Source) -> Iterator[Service]:
-    model.save(source.folder)
-    current = Current(source, say=print)
-    how = {"port": 0, "ws": "none", "lifespan": "on", "log_config": None}
-    server = uvicorn.Server(uvicorn.Config(application(current), **how))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield Service(f"http://127.0.0.1:{port}/", model, current)
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def browser(started) -> Browser:
-    started.look()
-    started.open("about:blank")
-    started.events.clear()
-    return started
-
-
-def visit(browser: Browser, service: Service, view: str = "start") -> None:
-    """Open a view as from a link that somebody sent."""
-    browser.open("about:blank")
-    browser.open(service.address + VIEWS[view])
-    browser.wait(READY)
-
-
-def tour(browser: Browser, service: Service, *views: str) -> Iterator[str]:
-    """Follow links through views of different users or items, as a reader would."""
-    visit(browser, service, "start")
-    for view in views or VIEWS:
-        if view != "start":
-            browser.run(f"main.replaceChildren(); location.hash = {json.dumps(VIEWS[view])}")
-            browser.wait(READY)
-        yield view
-
-
-def find(browser: Browser, text: str) -> None:
-    """Type into the search and take the first result."""
-    browser.run("document.getElementById('find').focus()")
-    browser.type(text)
-    browser.wait("document.querySelector('#find-found [aria-selected=true]')")
-    browser.press("Enter")
-
-
-def listed(browser: Browser) -> list[str]:
-    return browser.run(f"[...document.querySelectorAll({ROWS!r})].map(row => row.dataset.item)")
-
-
-def expected(service: Service, user: str = "u03", k: int = 10, **rules) -> list[str]:
-    return service.model.recommend([user], k, rules=Rules(**rules))["item"].to_list()
-
-
-def middling(service: Service) -> float:
-    """An exposure that half of the untouched list of u03 has."""
-    exposures = service.model.recommend(["u03"], 10)["exposure"]
-    return round(float(exposures.median()), 2)
-
-
-def slide(browser: Browser, name: str, value: float) -> None:
-    browser.run(
-        f"{name}.value = {value}; {name}.dispatchEvent(new Event('input', {{bubbles: true}}))"
-    )
-
-
-def failures(browser: Browser) -> list[str]:
-    """Errors in the console, except that a request was refused."""
-    shown = []
-    for event in browser.events:
-        params = event.get("params", {})
-        entry = params.get("entry", {})
-        if (
-            event["method"] in ("Runtime.exceptionThrown", "Page.javascriptDialogOpening")
-            or params.get("type") == "error"
-            or (entry.get("level") == "error" and entry.get("source") != "network")
-        ):
-            shown.append(json.dumps(params))
-    return shown
 
 
 def test_an_item_is_found_by_a_piece_of_its_title(browser, service):
@@ -310,65 +168,11 @@ def test_clicks_of_an_imagined_user_are_folded_in(browser, service):
 
 
 def test_a_click_that_the_model_does_not_know_is_named(browser, service):
-    browser.open(f"{service.address}#/imagined?clicks={quote(json.dumps(['t07', 'gone']))}")
+    arrive(browser, service, f"#/imagined?clicks={quote(json.dumps(['t07', 'gone']))}")
     browser.wait("document.querySelectorAll('.chosen li').length === 2")
     browser.wait(f"{READY} && document.querySelector('{ROWS}')")
     assert "ignored" in browser.text(".chosen li:last-child")
     assert "ignored" not in browser.text(".chosen li:first-child")
-
-
-def test_markup_in_ids_and_titles_stays_text(browser, service):
-    visit(browser, service, "hostile")
-    assert browser.text("h1") == HOSTILE
-    assert f"For user {HOSTILE}" in browser.text("main")
-    find(browser, HOSTILE)
-    browser.open(f"{service.address}#/user?id={quote(HOSTILE)}")
-    browser.wait(f"document.querySelector('h1')?.innerText === {json.dumps(f'User {HOSTILE}')}")
-    visit(browser, service, "imagined")
-    assert HOSTILE in browser.texts(".chosen .item a")
-    assert browser.run("document.querySelectorAll('img').length") == 0
-    assert not failures(browser)
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_view_scrolls_sideways(browser, service, width):
-    browser.look(width=width)
-    for view in tour(browser, service):
-        assert browser.run("document.documentElement.scrollWidth") <= width, view
-
-
-CONTRAST = """(() => {
-  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
-  const behind = (one) => {
-    for (; one; one = one.parentElement) {
-      const found = channels(getComputedStyle(one).backgroundColor);
-      if (found.length === 3 || found[3] === 1) return found;
-    }
-  };
-  const poor = [];
-  for (const one of document.body.querySelectorAll("*")) {
-    const isText = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    if (!isText || one.matches(".unseen, :disabled, noscript") || !one.getClientRects().length) continue;
-    const style = getComputedStyle(one);
-    const colour = one.namespaceURI.endsWith("svg") ? style.fill : style.color;
-    const [low, high] = [colour, null].map((c) => luminance(c ? channels(c) : behind(one))).sort((a, b) => a - b);
-    const contrast = (high + 0.05) / (low + 0.05);
-    if (contrast < 4.5) poor.push(`${contrast.toFixed(2)} ${one.className} ${one.textContent.slice(0, 40)}`);
-  }
-  return poor;
-})()"""
-
-
-def test_text_stands_out_in_light_and_in_dark(browser, service):
-    pages = set()
-    for dark in (False, True):
-        browser.look(dark=dark)
-        for view in tour(browser, service, "sliders", "imagined", "error"):
-            assert browser.run(CONTRAST) == [], (view, dark)
-        pages.add(browser.run("getComputedStyle(document.body).backgroundColor"))
-    assert len(pages) == 2
 
 
 def test_an_unknown_user_is_told_in_a_sentence(browser, service):
@@ -423,31 +227,6 @@ def test_a_moving_slider_asks_once(browser, service):
     sent = [event for event in browser.events if event["method"] == "Network.requestWillBeSent"]
     assert len(sent) == 1
     assert "popularity_penalty=0.5" in sent[0]["params"]["request"]["url"]
-
-
-def test_no_request_leaves_the_service_and_no_view_fails(browser, service):
-    assert list(tour(browser, service)) == list(VIEWS)
-    asked = [
-        event["params"]["request"]["url"]
-        for event in browser.events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-    assert len(asked) > len(VIEWS)
-    assert [url for url in asked if not url.startswith((service.address, "data:"))] == []
-    assert not failures(browser)
-
-
-def test_headings_and_labels_are_in_order(browser, service):
-    for _ in tour(browser, service, "sliders", "imagined", "item"):
-        levels = browser.run("[...document.querySelectorAll('h1, h2, h3')].map(h => +h.tagName[1])")
-        assert levels.count(1) == 1
-        assert levels[0] == 1
-        assert all(after <= before + 1 for before, after in pairwise(levels))
-        unnamed = "[...document.querySelectorAll('input, select')].filter(i => !i.labels.length)"
-        assert browser.run(f"{unnamed}.length") == 0
-        ids = browser.run("[...document.querySelectorAll('[id]')].map(one => one.id)")
-        assert len(ids) == len(set(ids))
-    assert browser.run("document.documentElement.lang") == "en"
 
 
 def test_a_replaced_model_is_noticed(browser, teas, tmp_path):

@@ -14,7 +14,8 @@ const across = (chance) => LEFT + chance * (RIGHT - LEFT);
 const upwards = (chance) => BOTTOM - chance * (BOTTOM - TOP);
 
 export function chart(clicked, listed) {
-  const label = `${counted(clicked.length, "clicked item")} and ${counted(listed.length, "recommended item")}, by exposure from left to right and by relevance upwards`;
+  const items = `${counted(clicked.length, "clicked item")} and ${listed.length} recommended`;
+  const label = `${items}, by exposure from left to right and by relevance upwards`;
   const picture = drawn(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },

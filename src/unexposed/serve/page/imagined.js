@@ -19,22 +19,29 @@ export async function imaginedView(signal) {
   const user = new Imagined(remember(items));
   page.ranking = user.ranking;
   await user.redraw(signal);
-  const words = `Put in what somebody clicked: the model learns this user from the clicks alone, and itself stays as it is. ${meaning()}`;
+  const words =
+    "Put in what somebody clicked: the model learns this user from the clicks alone, and itself stays as it is.";
   const clicks = card("Their clicks", user.adder, user.chosen, user.hint);
-  return [heading(title, words, user.clear), el("div", { class: "columns turned" }, clicks, user.ranking.root)];
+  return [
+    heading(title, `${words} ${meaning()}`, user.clear),
+    el("div", { class: "columns turned" }, clicks, user.ranking.root),
+  ];
 }
 
 class Imagined {
   constructor(popular) {
     this.popular = popular;
     this.unknown = [];
-    const input = el("input", { id: "add", type: "text", autocomplete: "off", spellcheck: "false", maxlength: 200, placeholder: "Title or id" });
+    const bare = { autocomplete: "off", spellcheck: "false", maxlength: 200 };
+    const input = el("input", { id: "add", type: "text", placeholder: "Title or id", ...bare });
     this.adder = el("div", { class: "finder" }, el("label", { for: "add" }, "Add an item they clicked"), input);
     this.chosen = el("ul", { class: "chosen" });
     this.hint = el("div");
     this.clear = button("Start over", () => this.click([]));
     new Finder(this.adder, { kinds: ["item"], choose: (entry) => this.add(entry) });
-    this.ranking = new Ranking("Recommended to them", (rules, k, signal) => this.fetchList(rules, k, signal), { onShown: () => this.markUnknown() });
+    const fetchList = (rules, k, signal) => this.fetchList(rules, k, signal);
+    const onShown = () => this.markUnknown();
+    this.ranking = new Ranking("Recommended to them", fetchList, { onShown });
     this.ranking.follow = () => this.redraw(newest("view"));
   }
 
@@ -66,7 +73,8 @@ class Imagined {
       if (isDropped(error)) return; // newer clicks are drawn
       // without titles the ids are shown
     }
-    this.chosen.replaceChildren(...clicks.map((id) => this.row(recall(printed(id)) ?? { item: id, title: null })));
+    const entries = clicks.map((id) => recall(printed(id)) ?? { item: id, title: null });
+    this.chosen.replaceChildren(...entries.map((entry) => this.row(entry)));
     this.hint.replaceChildren(...(clicks.length ? [] : this.suggestions()));
     this.clear.disabled = this.ranking.root.hidden = !clicks.length;
     this.ranking.forget();
@@ -78,7 +86,8 @@ class Imagined {
       this.click(page.view.clicks.filter((id) => !same(id, entry.item)));
       at("add").focus();
     };
-    const row = el("li", {}, el("span", { class: "item" }, itemName(entry)), button("✕", remove, { "aria-label": `Remove ${nameOf(entry)}` }));
+    const name = el("span", { class: "item" }, itemName(entry));
+    const row = el("li", {}, name, button("✕", remove, { "aria-label": `Remove ${nameOf(entry)}` }));
     row.dataset.item = printed(entry.item);
     return row;
   }

@@ -15,8 +15,9 @@ let subject = null; // what the view on show is about
 const subjectOf = ({ view, id, user }) => JSON.stringify([view, id, view === "item" && user]);
 
 function titleOf({ view, id }) {
-  const names = { user: `User ${id} · `, item: `${recall(id)?.title ?? `Item ${id}`} · `, imagined: "An imagined user · " };
-  return `${names[view] ?? ""}unexposed`;
+  const item = recall(id)?.title ?? `Item ${id}`;
+  const name = { user: `User ${id}`, item, imagined: "An imagined user" }[view];
+  return name ? `${name} · unexposed` : "unexposed";
 }
 
 // Show the view of the address; `again` after the model was replaced.
@@ -62,7 +63,9 @@ function describe({ method, users, items, clicks, saved, verdict }) {
   if (!Number.isNaN(date.valueOf())) facts.push(`saved ${date.toLocaleDateString("en-GB", day)}`);
   at("model").replaceChildren(el("b", {}, method), ...facts.flatMap((fact) => [" · ", el("span", {}, fact)]));
   const [first, ...rest] = (verdict ?? "").split("; ");
-  const more = rest.length > 0 && el("details", {}, el("summary", {}, sentence(first)), sentence(rest.join("; ")));
+  const more =
+    rest.length > 0 &&
+    el("details", {}, el("summary", {}, sentence(first)), sentence(rest.join("; ")));
   at("verdict").replaceChildren(more || sentence(first));
   at("verdict").classList.toggle("warns", /^warning\b/i.test(first));
   at("verdict").hidden = !verdict;

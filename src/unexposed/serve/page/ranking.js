@@ -37,17 +37,18 @@ export class Ranking {
       shown: percent,
       slide: (value) => this.set({ exposure: value }, { sliding: true }),
     });
-    const without = `${model.method} has no exposure model: it treats every item without a click as seen.`;
+    const without = `${model.method} has no exposure model: it treats what was not clicked as seen.`;
     const options = LENGTHS.map((k) => el("option", { value: k }, String(k)));
     this.length = el("select", { id: "length" }, options);
     this.length.addEventListener("change", () => this.set({ k: Number(this.length.value) }));
     this.reset = button("Reset sliders", () => this.set({ penalty: 0, exposure: 0 }), { class: "reset" });
+    const length = el("p", {}, el("label", { for: "length" }, "Length "), this.length);
     return el(
       "div",
       { class: "controls" },
       this.penalty.root,
       model.has_exposure ? this.exposure.root : el("p", { class: "note" }, without),
-      el("div", { class: "below" }, el("p", {}, el("label", { for: "length" }, "Length "), this.length), this.reset),
+      el("div", { class: "below" }, length, this.reset),
     );
   }
 
@@ -86,8 +87,8 @@ export class Ranking {
     const rules = { popularity_penalty: penalty, minimum_exposure: model.has_exposure ? exposure : 0 };
     const isTouched = Object.values(rules).some((value) => value > 0);
     const [untouched, touched] = await Promise.all([
-      this.untouched ?? this.fetchList({}, Math.min(KNOWN_RANKS, model.items), signal),
-      isTouched ? this.fetchList(rules, Math.min(k, model.items), signal) : null,
+      this.untouched ?? this.fetchList({}, KNOWN_RANKS, signal),
+      isTouched ? this.fetchList(rules, k, signal) : null,
     ]);
     if (!this.untouched) this.span(untouched);
     this.untouched = remember(untouched);
@@ -126,25 +127,30 @@ export class Ranking {
     return [
       el("p", { class: "note summary" }, words),
       listTable("Recommended items, and how the sliders moved them", entries, { moves, user: this.user }),
-      left.length > 0 && el("p", { class: "left" }, "Left the list: ", left.flatMap((entry, n) => this.gone(entry, n)), "."),
+      left.length > 0 && this.gone(left),
     ];
   }
 
-  gone(entry, n) {
-    const link = el("a", { href: itemAddress(entry.item, this.user) }, nameOf(entry));
-    return [n > 0 && ", ", link, ` (was ${entry.rank})`];
+  gone(left) {
+    const named = left.flatMap((entry, n) => {
+      const link = el("a", { href: itemAddress(entry.item, this.user) }, nameOf(entry));
+      return [n > 0 && ", ", link, ` (was ${entry.rank})`];
+    });
+    return el("p", { class: "left" }, "Left the list: ", named, ".");
   }
 }
 
 function summary(moves, left) {
-  const [fresh, up, down] = ["new", "up", "down"].map((kind) => moves.filter((move) => move.kind === kind).length);
+  const ofKind = (kind) => moves.filter((move) => move.kind === kind).length;
+  const [fresh, up, down] = ["new", "up", "down"].map(ofKind);
   if (!fresh && !up && !down && !left) return "The sliders change nothing in this list.";
   return `Against the untouched list: ${fresh} came in, ${left} left, ${up} went up, ${down} went down.`;
 }
 
 function slider(name, label, words, { max, step, shown, slide }) {
   const output = el("output", { for: name });
-  const input = el("input", { type: "range", id: name, min: 0, max, step, "aria-describedby": `${name}-words` });
+  const range = { type: "range", id: name, min: 0, max, step, "aria-describedby": `${name}-words` };
+  const input = el("input", range);
   input.addEventListener("input", () => slide(Number(input.value)));
   const root = el(
     "div",

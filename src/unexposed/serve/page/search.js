@@ -11,14 +11,21 @@ const HEADS = { item: "Items", user: "Users" };
 export class Finder {
   // `root` holds a label and an input; `choose` gets the entry that was picked.
   constructor(root, { kinds, choose }) {
-    Object.assign(this, { kinds, choose, options: [], active: -1, isWaiting: false, takesFirst: false });
+    Object.assign(this, { kinds, choose, options: [], active: -1 });
+    this.isWaiting = false; // for results of what was typed
+    this.takesFirst = false; // Enter was pressed before they came
     this.input = root.querySelector("input");
     this.name = this.input.id;
     this.list = el("div", { role: "listbox", id: `${this.name}-found`, "aria-label": "Found" });
     this.words = el("p", { class: "none", hidden: true });
     this.box = el("div", { class: "found", hidden: true }, this.list, this.words);
     root.append(this.box);
-    const roles = { role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": this.list.id };
+    const roles = {
+      role: "combobox",
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": this.list.id,
+    };
     for (const [name, value] of Object.entries(roles)) this.input.setAttribute(name, value);
     this.soon = later(() => this.look());
     this.input.addEventListener("input", () => {
@@ -54,7 +61,8 @@ export class Finder {
     const found = groups.filter((entries) => entries.length).map((entries) => {
       const label = `${this.name}-${entries[0].kind}`;
       const head = el("div", { class: "kind", id: label, role: "presentation" }, HEADS[entries[0].kind]);
-      return el("div", { role: "group", "aria-labelledby": label }, head, entries.map((entry) => this.option(entry, place++)));
+      const options = entries.map((entry) => this.option(entry, place++));
+      return el("div", { role: "group", "aria-labelledby": label }, head, options);
     });
     this.list.replaceChildren(...found);
     this.open({ withOptions: true });
@@ -69,7 +77,12 @@ export class Finder {
     const id = isItem && entry.title != null ? `${printed(entry.item)} · ` : "";
     return el(
       "div",
-      { role: "option", id: `${this.name}-option-${place}`, "aria-selected": "false", onclick: () => this.pick(place) },
+      {
+        role: "option",
+        id: `${this.name}-option-${place}`,
+        "aria-selected": "false",
+        onclick: () => this.pick(place),
+      },
       el("span", {}, name),
       el("small", {}, id, counted(entry.clicks, "click")),
     );

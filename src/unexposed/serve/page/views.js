@@ -5,9 +5,21 @@ import { chart } from "./chart.js";
 import { button, card, el, empty, fill, heading, linkButton } from "./elements.js";
 import { chanceCells, chanceHeads, itemCell, listTable, numberCell, table } from "./lists.js";
 import { Ranking } from "./ranking.js";
-import { MOST_IMAGINED, addressOf, hasChances, itemAddress, meaning, page, recall, remember, userAddress } from "./state.js";
+import {
+  MOST_IMAGINED,
+  addressOf,
+  hasChances,
+  itemAddress,
+  meaning,
+  page,
+  recall,
+  remember,
+  userAddress,
+} from "./state.js";
 import { counted, nameOf, number, printed, sentence } from "./words.js";
 
+const LEAD =
+  "Find a user to see what they clicked and what the model would show them, or an item to see what resembles it.";
 const FEW = 12; // clicks shown before "Show all"
 const LONGEST_SEARCH = 200; // characters
 
@@ -23,9 +35,14 @@ export async function startView(signal) {
   const imagine = el("a", { href: addressOf({ view: "imagined" }) }, "imagine a user");
   return [
     heading("What does the model recommend?"),
-    el("p", {}, "Find a user to see what they clicked and what the model would show them, or an item to see what resembles it. Or ", imagine, " from a few clicks."),
+    el("p", {}, `${LEAD} Or `, imagine, " from a few clicks."),
     el("p", { class: "meaning" }, meaning()),
-    el("div", { class: "columns halves" }, ranked("Most clicked items", "Item", itemRows), ranked("Users with the most clicks", "User", userRows)),
+    el(
+      "div",
+      { class: "columns halves" },
+      ranked("Most clicked items", "Item", itemRows),
+      ranked("Users with the most clicks", "User", userRows),
+    ),
   ];
 }
 
@@ -36,16 +53,25 @@ export async function userView(signal) {
   remember(clicks);
   const drawing = el("div");
   const map = page.model.has_exposure && hasChances() && card("Relevance beside exposure", drawing);
-  const fetchList = async (rules, k, late) => (await ask("recommend", { query: { user, k, ...rules }, signal: late })).items;
+  const fetchList = async (rules, k, latest) => {
+    const answer = await ask("recommend", { query: { user, k, ...rules }, signal: latest });
+    return answer.items;
+  };
   const onShown = (entries) => map && drawing.replaceChildren(chart(clicks, entries));
   page.ranking = new Ranking("Recommended", fetchList, { user, onShown });
   page.ranking.refresh();
-  const copied = clicks.slice(0, MOST_IMAGINED).map((entry) => entry.item);
-  const imagine = page.model.folds_in && clicks.length > 0 && linkButton(addressOf({ view: "imagined", clicks: copied }), "Imagine someone with these clicks");
+  const imagine =
+    clicks.length > 0 &&
+    imagineButton(clicks.slice(0, MOST_IMAGINED), "Imagine someone with these clicks");
   return [
     heading(`User ${printed(found.user)}`, `${counted(found.n_clicks, "clicked item")}. ${meaning()}`, imagine),
     el("div", { class: "columns" }, page.ranking.root, el("div", { class: "stack" }, map, clickedCard(found))),
   ];
+}
+
+function imagineButton(entries, words) {
+  const clicks = entries.map((entry) => entry.item);
+  return page.model.folds_in && linkButton(addressOf({ view: "imagined", clicks }), words);
 }
 
 function clickedCard({ user, n_clicks: total, clicks }) {
@@ -68,14 +94,19 @@ export async function itemView(signal) {
   const [met, similar] = await Promise.all([itemOf(id, signal), similarTo(id, signal)]);
   if (!met && similar instanceof Refusal) throw similar;
   const item = met ?? { item: similar.item, title: null };
-  const clicks = item.clicks == null ? "" : `, clicked by ${number(item.clicks)} of ${counted(page.model.users, "user")}`;
-  const back = user != null && linkButton(addressOf({ view: "user", id: user }), `Back to user ${user}`);
-  const imagine = page.model.folds_in && linkButton(addressOf({ view: "imagined", clicks: [item.item] }), "Imagine a user who clicked it");
-  const pair = user != null && page.model.has_exposure && placed((place) => fill(place, () => pairCard(id, user, signal)));
-  const sides = [el("div", { class: "stack" }, pair, similarCard(similar, user)), page.model.folds_in && aloneCard(item, signal)];
+  const everybody = counted(page.model.users, "user");
+  const clicks = item.clicks == null ? "" : `, clicked by ${number(item.clicks)} of ${everybody}`;
+  const isPair = user != null && page.model.has_exposure;
+  const pair = isPair && filled(() => pairCard(id, user, signal));
+  const alone = page.model.folds_in && aloneCard(item, signal);
   return [
-    heading(nameOf(item), `Item ${printed(item.item)}${clicks}. ${meaning()}`, back, imagine),
-    el("div", { class: "columns turned" }, sides),
+    heading(
+      nameOf(item),
+      `Item ${printed(item.item)}${clicks}. ${meaning()}`,
+      user != null && linkButton(addressOf({ view: "user", id: user }), `Back to user ${user}`),
+      imagineButton([item], "Imagine a user who clicked it"),
+    ),
+    el("div", { class: "columns turned" }, el("div", { class: "stack" }, pair, similarCard(similar, user)), alone),
   ];
 }
 
@@ -90,7 +121,7 @@ export async function itemOf(id, signal) {
 
 async function similarTo(id, signal) {
   try {
-    return await ask("similar", { query: { item: id, k: Math.max(1, Math.min(10, page.model.items - 1)) }, signal });
+    return await ask("similar", { query: { item: id, k: 10 }, signal });
   } catch (error) {
     if (error instanceof Refusal) return error; // some methods have no vectors to compare
     throw error;
@@ -99,24 +130,26 @@ async function similarTo(id, signal) {
 
 function similarCard(similar, user) {
   if (similar instanceof Refusal) return card("Similar items", empty(sentence(similar.message)));
-  const rows = remember(similar.items).map((entry) => el("tr", {}, itemCell(entry, user), numberCell(entry.similarity.toFixed(2))));
+  const rows = remember(similar.items).map((entry) =>
+    el("tr", {}, itemCell(entry, user), numberCell(entry.similarity.toFixed(2))),
+  );
+  const words = "By the angle between what the model learned of them: 1 is the same direction, 0 unrelated.";
   return card(
     "Similar items",
-    el("p", { class: "note" }, "By the angle between what the model learned of them: 1 is the same direction, 0 unrelated."),
+    el("p", { class: "note" }, words),
     table("Similar items", [["Item", "item"], ["Similarity", "figure"]], rows),
   );
 }
 
 // What somebody would get who clicked nothing else.
 function aloneCard(item, signal) {
-  const list = placed((place) =>
-    fill(place, async () => {
-      const body = { clicks: [item.item], k: Math.min(10, page.model.items) };
-      const { items } = await ask("fold-in", { body, signal });
-      return items.length ? listTable("Recommended items", remember(items)) : empty("There is nothing left to recommend.");
-    }),
-  );
-  return card("For someone who clicked only this", el("p", { class: "note" }, "The model learns such a user from this one click."), list);
+  const list = filled(async () => {
+    const { items } = await ask("fold-in", { body: { clicks: [item.item], k: 10 }, signal });
+    if (!items.length) return empty("There is nothing left to recommend.");
+    return listTable("Recommended items", remember(items));
+  });
+  const words = el("p", { class: "note" }, "The model learns such a user from this one click.");
+  return card("For someone who clicked only this", words, list);
 }
 
 async function pairCard(item, user, signal) {
@@ -124,11 +157,12 @@ async function pairCard(item, user, signal) {
   const [pair] = items;
   const answer = el("td", { class: "item" }, pair.clicked ? "yes" : "no");
   const row = el("tr", {}, answer, chanceCells(pair));
-  return card(`For user ${user}`, table(`For user ${user}`, [["Clicked it", "item"], ...chanceHeads()], [row]));
+  const title = `For user ${user}`;
+  return card(title, table(title, [["Clicked it", "item"], ...chanceHeads()], [row]));
 }
 
-function placed(begin) {
+function filled(make) {
   const place = el("div");
-  begin(place);
+  fill(place, make);
   return place;
 }
