@@ -17,6 +17,7 @@ from collections import deque
 import uvloop
 
 K = 10
+LAST = 30.0  # seconds to wait for the last answers
 
 
 class Connection(asyncio.Protocol):
@@ -71,7 +72,8 @@ async def load(
     draw = random.Random(seed)
     begin = time.perf_counter()
     asked = await (at_rate if rate else at_once)(free, draw, users, begin, seconds, rate)
-    while sum(len(one.took) for one in made) < asked and time.perf_counter() < begin + 2 * seconds:
+    end = time.perf_counter() + LAST
+    while sum(len(one.took) for one in made) < asked and time.perf_counter() < end:
         await asyncio.sleep(0.01)
     spent = time.perf_counter() - begin
     failed = sum(one.failed for one in made)

@@ -45,6 +45,14 @@ def model(name: str = "mf", log: Clicks | None = None, seed: int = 0, **settings
     return Model(make(name, dim=DIM, **settings), parameters, log, TRAINED)
 
 
+def write_titles(folder: Path) -> Path:
+    """Titles of the first 250 items, as a file."""
+    file = folder / "titles.csv"
+    rows = [f"{item},The {'Red' if item % 2 else 'Blue'} Item {item}" for item in range(250)]
+    file.write_text("item,title\n" + "\n".join(rows) + "\n")
+    return file
+
+
 def app(folder: Path, said: list[str] | None = None, **options: Any) -> Any:
     lines = [] if said is None else said
     titles = options.pop("titles", None)

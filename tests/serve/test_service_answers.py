@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from serve_world import DIM, N_ITEMS, N_USERS, NASTY, app, clicks, fits, model
+from serve_world import DIM, N_ITEMS, N_USERS, NASTY, app, clicks, fits, model, write_titles
 from unexposed.data.ids import Ids
 from unexposed.methods import load, make
 from unexposed.model.filters import Rules
@@ -25,10 +25,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def titles(tmp_path_factory):
-    file = tmp_path_factory.mktemp("titles") / "titles.csv"
-    rows = [f"{item},The {'Red' if item % 2 else 'Blue'} Item {item}" for item in range(250)]
-    file.write_text("item,title\n" + "\n".join(rows) + "\n")
-    return file
+    return write_titles(tmp_path_factory.mktemp("titles"))
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ TYPES = {
 MOST_BODY = 1 << 20  # bytes
 BODY_SECONDS = 10.0  # for a body to come
 MOST_FIELDS = 1_100  # of a query: as many ids as a request may name, and the other parameters
+ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 Endpoint = Callable[[Request], Any]
 
@@ -84,7 +85,7 @@ def application(
 
 def encoded(answer: Any) -> bytes:
     """The answer as JSON, in ASCII: any text of an id can be told."""
-    return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return ENCODER.encode(answer).encode("ascii")
 
 
 def _endpoints(current: Current, work: Work) -> list[tuple[str, list[str], Endpoint]]:

@@ -75,20 +75,12 @@ class Held:
     """A model with what serving needs beside it; it never changes."""
 
     model: Model
+    serving: Model  # the same with each item's vector as a column: products are faster
     titles: dict[int, str] | None  # by index of the item
     checksum: str
     saved: str  # ISO time
     folds_in: bool
     generation: int = 1
-
-    @cached_property
-    def serving(self) -> Model:
-        """The model with each item's vector as a column: products with few users are faster."""
-        parameters = {
-            name: np.asfortranarray(array) if name == "item_factors" else array
-            for name, array in self.model.parameters.items()
-        }
-        return replace(self.model, parameters=parameters)
 
     @cached_property
     def has_exposure(self) -> bool:
@@ -251,9 +243,17 @@ def _checked(model: Model, source: Source, checksum: str, time: float) -> Held:
     if source.titles is not None:
         titles = read_titles(source.titles, model, title=source.title)
     saved = datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
-    held = Held(model, titles, checksum, saved, _folds_in(model))
+    held = Held(model, _by_columns(model), titles, checksum, saved, _folds_in(model))
     held.lists(np.zeros(1, dtype=np.int32), 1, Options())  # compiles what is not compiled yet
     return held
+
+
+def _by_columns(model: Model) -> Model:
+    parameters = {
+        name: np.asfortranarray(array) if name == "item_factors" else array
+        for name, array in model.parameters.items()
+    }
+    return replace(model, parameters=parameters)
 
 
 def _folds_in(model: Model) -> bool:

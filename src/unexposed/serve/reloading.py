@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from unexposed.errors import InputError, plain
@@ -30,6 +31,7 @@ class Current:
 
     def __init__(self, source: Source, *, say: Say, number: Number | None = None) -> None:
         self._source, self._say, self._number = source, say, number or Counter()
+        self._loading = ThreadPoolExecutor(1, thread_name_prefix="loading")
         self._seen = source.identity()
         self.held = self._numbered(read(source))
 
@@ -40,7 +42,7 @@ class Current:
             identity = self._source.identity()
             if identity is None or identity == self._seen:  # none: it is being replaced
                 continue
-            await asyncio.to_thread(self.reload)
+            await asyncio.get_running_loop().run_in_executor(self._loading, self.reload)
 
     def reload(self) -> None:
         """Swap in what lies there now; the old model stays if that is not a whole model."""

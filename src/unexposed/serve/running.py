@@ -55,6 +55,9 @@ def run(settings: Settings, say: Say) -> None:
                 "reaches this service may read the model: put a proxy with a login in front"
             )
         current = Current(settings.source, say=say)
+        if current.held.titles is not None:
+            named, n_items = len(current.held.titles), len(current.held.model.item_ids)
+            say(f"{settings.source.titles}: names of {named:,} of {n_items:,} items")
         say(f"serving {_line(current.held.model)} at {address} until Ctrl-C")
         if settings.workers == 1:
             serve_one(listener, settings, current, say)
