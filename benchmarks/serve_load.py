@@ -1,4 +1,4 @@
-"""Ask a service for lists over some connections, and print how long each answer took, as JSON.
+"""Ask a service for lists over some connections, and print how long the answers took, as JSON.
 
     python benchmarks/serve_load.py PORT --users N --connections N --seconds N [--rate N]
 
@@ -76,12 +76,17 @@ async def load(
     while sum(len(one.took) for one in made) < asked and time.perf_counter() < end:
         await asyncio.sleep(0.01)
     spent = time.perf_counter() - begin
-    failed = sum(one.failed for one in made)
+    took = sorted(seconds for one in made for seconds in one.took)
     return {
-        "asked": asked,
-        "failed": failed,
-        "seconds": spent,
-        "took": sorted(t for one in made for t in one.took),
+        "requests": len(took),
+        "failed": sum(one.failed for one in made) + asked - len(took),
+        "per_second": len(took) / spent,
+        "seconds_of_an_answer": {
+            "p50": took[len(took) // 2],
+            "p90": took[len(took) * 9 // 10],
+            "p99": took[len(took) * 99 // 100],
+            "greatest": took[-1],
+        },
     }
 
 
