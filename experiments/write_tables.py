@@ -175,6 +175,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),
     "memory table": (SERVING, written(serving.memory, "recommend")),
+    "service table": ("docs/service.md", written(serving.service, "serve")),
     "verdict table": (RESULTS, the_verdict),
     "exposure table": (RESULTS, of_exposure(verdict.exposure)),
     "oracles table": ("docs/choosing.md", of_exposure(verdict.oracles)),

@@ -81,6 +81,31 @@ def memory(document: dict[str, Any]) -> Table:
     return Table("memory", "Memory of writing lists", heads, rows)
 
 
+def service(document: dict[str, Any]) -> Table:
+    """Requests a second, and how long an answer takes."""
+    rows = []
+    for row in document["loads"]:
+        took, cpu = row["seconds_of_an_answer"], row["cpu_seconds_of_a_request"]
+        asked = f"{row['rate']:,.0f} a second" if row["rate"] else "as fast as answers come"
+        rows.append(
+            cells(
+                *(str(row["workers"]), asked, f"{row['per_second']:,.0f}", str(row["failed"])),
+                *(f"{1e3 * took[quantile]:.0f}" for quantile in ("p50", "p99")),
+                NONE if cpu is None else f"{1e3 * cpu:.2f}",
+                f"{row['load_average']:.1f}",
+            )
+        )
+    heads = ["workers", "requests", "answered a second", "failed", "p50, ms", "p99, ms"]
+    heads += ["CPU of one, ms", "load average"]
+    note = (
+        f"k = {document['k']}, {document['items']:,} items, dim {document['dim']}, "
+        f"{document['loads'][0]['connections']} connections, cores: {document['cores']}, shared "
+        "with the process that asks and all that the load average counts. The bar is 1,000 a "
+        "second on two cores."
+    )
+    return Table("service", "Requests a second", heads, rows, [note])
+
+
 def _share(row: dict[str, Any]) -> Cell:
     sign = "−" if row["relative"] < 0 else "+"
     error = f"{row['standard_error']:.1%}"

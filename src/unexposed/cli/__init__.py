@@ -26,6 +26,7 @@ from unexposed.cli import (
     recommend,
     report,
     run,
+    serve,
     similar,
     simulate,
     tune,
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 COMMANDS = (  # in the order of the help
     *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
-    *(update.update, evaluate.evaluate, compare.compare, criterion.criterion),
+    *(serve.serve, update.update, evaluate.evaluate, compare.compare, criterion.criterion),
     *(tune.tune, run.run, report.report),
     *(methods.methods, protocols.protocols, metrics.metrics),
     *(simulate.simulate, export.export, doctor.doctor),

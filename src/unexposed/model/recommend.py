@@ -68,14 +68,21 @@ class Server:
     rules: Rules
     whole: "Model"  # decides what is popular; `model` may hold only some of its users
     offset: NDArray[np.float32] | None  # taken from the score of each item; ∞: never recommended
+    find_average: Callable[["Model"], Average] = Average.of  # or one that was computed before
 
     @staticmethod
-    def of(model: "Model", rules: Rules, *, whole: "Model | None" = None) -> "Server":
+    def of(
+        model: "Model",
+        rules: Rules,
+        *,
+        whole: "Model | None" = None,
+        find_average: Callable[["Model"], Average] = Average.of,
+    ) -> "Server":
         if rules.minimum_exposure > 0 and not model.has_exposure:
             name = model.method.name
             raise InputError(f"{name} has no exposure model, so it cannot apply minimum_exposure")
         whole = whole or model
-        return Server(model, rules, whole, rules.offset(whole.clicks))
+        return Server(model, rules, whole, rules.offset(whole.clicks), find_average)
 
     @cached_property
     def item_names(self) -> Callable[[Indices], "pl.Series"]:
@@ -84,10 +91,15 @@ class Server:
     @cached_property
     def average(self) -> Average:
         """Serves unknown users; computed when the first one comes."""
-        return Average.of(self.whole)
+        return self.find_average(self.whole)
 
     def top(
-        self, rows: Indices, k: int, pairs: Candidates | None = None
+        self,
+        rows: Indices,
+        k: int,
+        pairs: Candidates | None = None,
+        *,
+        threads: int | None = None,
     ) -> tuple[Indices, NDArray[np.float32]]:
         """The k best items of each user, −1 where none is left, and the scores that rank them."""
         block = _own(self._scores(rows))
@@ -99,7 +111,7 @@ class Server:
             hide(block, self.model.clicks, rows)
         if self.rules.minimum_exposure > 0:
             block[self._exposures(rows) < self.rules.minimum_exposure] = -np.inf
-        return top.best(block, rows, k)
+        return top.best(block, rows, k, threads=threads)
 
     def exposure(self, rows: Indices, items: Indices) -> Array:
         """The exposure of each pair."""
@@ -136,7 +148,16 @@ class Server:
         return pl.DataFrame(columns)
 
     def _scores(self, rows: Indices) -> Block:
-        return self._rows(self.model.scores, rows, lambda: self.average.score)
+        return self._rows(self._alike, rows, lambda: self.average.score)
+
+    def _alike(self, rows: Indices) -> Block:
+        """Scores whose last bits do not depend on how many users are asked for.
+
+        BLAS sums the product of one row in another order than the product of several.
+        """
+        if len(rows) != 1:
+            return self.model.scores(rows)
+        return self.model.scores(np.repeat(rows, 2))[:1]
 
     def _exposures(self, rows: Indices) -> Block:
         def exposure(users: Indices) -> Any:

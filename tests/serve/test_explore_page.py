@@ -1,0 +1,259 @@
+"""The page of the service, used as a reader would, in a headless Chromium."""
+
+import json
+from urllib.parse import quote
+
+from exploring import (
+    READY,
+    ROWS,
+    TITLES,
+    arrive,
+    expected,
+    failures,
+    find,
+    listed,
+    middling,
+    served,
+    slide,
+    visit,
+)
+
+from small import fitted
+from unexposed.serve.held import Source
+
+
+def test_an_item_is_found_by_a_piece_of_its_title(browser, service):
+    visit(browser, service)
+    browser.run("document.getElementById('find').focus()")
+    browser.type("smoked g")
+    browser.wait("document.querySelector('#find-found [aria-selected=true]')")
+    assert browser.texts("#find-found [role=option] span") == ["Smoked green"]
+    browser.press("Enter")
+    browser.wait("document.title.startsWith('Smoked green')")
+    browser.wait(READY)
+    assert browser.text("h1") == "Smoked green"
+    clicks = service.model.clicks.item_counts[service.model.item_ids.index(["t12"])[0]]
+    assert f"Item t12, clicked by {clicks} of 120 users" in browser.text(".heading")
+    similar = service.model.similar_items("t12", 10)["item"].to_list()
+    names = [TITLES.get(item, item) for item in similar]
+    assert browser.texts(".stack .card:last-child .item a") == names
+
+
+def test_an_id_is_found_before_ids_that_begin_with_it(browser, service):
+    visit(browser, service)
+    find(browser, "u10")  # also the beginning of u100 to u109
+    browser.wait("document.querySelector('h1')?.innerText === 'User u10'")
+    browser.wait(READY)
+    assert browser.run("location.hash") == "#/user?id=u10"
+    assert listed(browser) == expected(service, "u10")
+
+
+def test_the_keyboard_alone_leads_from_the_start_to_a_changed_list(browser, service):
+    visit(browser, service)
+    browser.press("Tab")
+    assert browser.run("document.activeElement.className") == "skip"
+    assert browser.run("document.activeElement.getBoundingClientRect().top >= 0")
+    browser.tab_to("find")
+    combobox = "document.activeElement.getAttribute('aria-expanded')"
+    browser.type("u0")
+    browser.wait(f"{combobox} === 'true'")
+    active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
+    assert browser.run(f"{active}.getAttribute('aria-selected')") == "true"
+    first = browser.run(f"{active}.innerText")
+    browser.press("ArrowDown")
+    assert browser.run(f"{active}.innerText") != first
+    browser.press("ArrowUp")
+    assert browser.run(f"{active}.innerText") == first
+    browser.press("Escape")
+    assert browser.run(combobox) == "false"
+    assert browser.run("document.activeElement.value") == "u0"
+    browser.press("Escape")
+    assert browser.run("document.activeElement.value") == ""
+    browser.type("u03")
+    browser.press("Enter")  # before the results are there
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    browser.wait("document.activeElement.tagName === 'H1'")
+    browser.wait(READY)
+    before = listed(browser)
+    browser.tab_to("penalty")
+    browser.press(*["ArrowRight"] * 20)
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.run("document.activeElement.id") == "penalty"
+    assert listed(browser) == expected(service, popularity_penalty=1.0) != before
+
+
+def test_sliders_change_list_marks_and_address(browser, service):
+    visit(browser, service, "user")
+    untouched = expected(service, k=60)
+    before = listed(browser)
+    assert before == untouched[:10]
+    least = middling(service)
+    slide(browser, "penalty", 0.1)
+    slide(browser, "exposure", least)
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.run("location.hash") == f"#/user?id=u03&penalty=0.1&exposure={least}"
+    after = expected(service, popularity_penalty=0.1, minimum_exposure=least)
+    assert after not in (
+        expected(service, popularity_penalty=0.1),
+        expected(service, minimum_exposure=least),
+    )
+    assert listed(browser) == after != before
+    for rank, item in enumerate(after, start=1):
+        row = f'{ROWS}[data-item="{item}"]'
+        was = untouched.index(item) + 1
+        move = "new" if was > 10 else "same" if was == rank else "up" if was > rank else "down"
+        assert browser.run(f"document.querySelector({json.dumps(row)}).dataset.move") == move
+    gone = [TITLES.get(item, item) for item in before if item not in after]
+    assert gone
+    assert browser.texts(".left a") == gone
+    browser.run("document.querySelector('.reset').click()")
+    browser.wait("!document.querySelector('.summary')")
+    assert listed(browser) == before
+    assert browser.run("location.hash") == "#/user?id=u03"
+
+
+def test_an_address_with_sliders_shows_the_same_view_to_a_colleague(browser, service):
+    visit(browser, service, "sliders")
+    rules = {"popularity_penalty": 0.5, "minimum_exposure": 0.2}
+    assert listed(browser) == expected(service, k=20, **rules)
+    assert browser.texts(".control output") == ["0.5", "20 %"]
+
+
+def test_back_restores_view_and_sliders(browser, service):
+    visit(browser, service)
+    find(browser, "u03")
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    browser.wait(READY)
+    slide(browser, "penalty", 0.5)
+    slide(browser, "penalty", 1.5)  # one movement, so one step back
+    browser.wait("document.querySelector('.summary')")
+    browser.run(f"document.querySelector('{ROWS} a').click()")
+    browser.wait("document.querySelector('h1')?.innerText.startsWith('User') === false")
+    browser.run("history.back()")
+    browser.wait("document.querySelector('.summary')")
+    browser.wait(READY)
+    assert browser.text("output") == "1.5"
+    assert listed(browser) == expected(service, popularity_penalty=1.5)
+    browser.run("history.back()")
+    browser.wait("document.querySelector('.ranking') && !document.querySelector('.summary')")
+    assert browser.text("output") == "0"
+    assert listed(browser) == expected(service)
+    browser.run("history.back()")
+    browser.wait("document.querySelector('h1')?.innerText.startsWith('What')")
+
+
+def test_clicks_of_an_imagined_user_are_folded_in(browser, service):
+    visit(browser, service, "nobody")
+    assert not listed(browser)
+    for at, (text, item) in enumerate([("jasm", "t07"), ("t20", "t20")], start=1):
+        browser.run("document.getElementById('add').focus()")
+        browser.type(text)
+        browser.press("Enter")
+        browser.wait(f"document.querySelectorAll('.chosen li').length === {at}")
+        browser.wait(f"document.querySelector('.chosen li:last-child').dataset.item === '{item}'")
+    browser.wait(f"{READY} && document.querySelector('{ROWS}')")
+    both = service.model.recommend_for(["t07", "t20"])["item"].to_list()
+    assert listed(browser) == both
+    browser.run("document.querySelector('.chosen li:last-child button').click()")
+    browser.wait("document.querySelectorAll('.chosen li').length === 1")
+    browser.wait(READY)
+    one = service.model.recommend_for(["t07"])["item"].to_list()
+    assert listed(browser) == one != both
+    browser.run("history.back()")
+    browser.wait("document.querySelectorAll('.chosen li').length === 2")
+    browser.wait(READY)
+    assert listed(browser) == both
+
+
+def test_a_click_that_the_model_does_not_know_is_named(browser, service):
+    arrive(browser, service, f"#/imagined?clicks={quote(json.dumps(['t07', 'gone']))}")
+    browser.wait("document.querySelectorAll('.chosen li').length === 2")
+    browser.wait(f"{READY} && document.querySelector('{ROWS}')")
+    assert "ignored" in browser.text(".chosen li:last-child")
+    assert "ignored" not in browser.text(".chosen li:first-child")
+
+
+def test_an_unknown_user_is_told_in_a_sentence(browser, service):
+    visit(browser, service, "error")
+    assert "The model was never trained on user 'nobody'." in browser.text("[role=alert]")
+    find(browser, "u03")
+    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
+    assert not failures(browser)
+
+
+def test_a_server_that_is_gone_is_told_in_a_sentence_and_asked_again(browser, service):
+    visit(browser, service, "user")
+    browser.run("window.real = fetch; window.fetch = () => Promise.reject(new TypeError('gone'))")
+    slide(browser, "penalty", 1)
+    browser.wait("document.querySelector('.list [role=alert]')")
+    assert "The server does not answer; is it still running?" in browser.text(".list")
+    browser.run("window.fetch = real; document.querySelector('.list button').click()")
+    browser.wait("document.querySelector('.summary')")
+    assert listed(browser) == expected(service, popularity_penalty=1)
+
+
+def test_a_late_answer_is_dropped(browser, service):
+    visit(browser, service, "user")
+    browser.run("""
+      window.asked = []; window.real = fetch;
+      window.fetch = async (address, how) => {
+        const answer = await real(address, { ...how, signal: undefined });
+        asked.push(address);
+        const isSlow = address.includes("popularity_penalty=2");
+        if (isSlow) await new Promise((resume) => setTimeout(resume, 500));
+        if (isSlow) window.isLate = true;
+        how.signal?.throwIfAborted();
+        return answer;
+      };
+    """)
+    slide(browser, "penalty", 2)
+    browser.wait("asked.some((one) => one.includes('popularity_penalty=2'))")
+    slide(browser, "penalty", 1)
+    browser.wait("document.querySelector('.summary')")
+    first = listed(browser)
+    browser.wait("window.isLate")
+    assert first == listed(browser) == expected(service, popularity_penalty=1)
+    assert first != expected(service, popularity_penalty=2)
+
+
+def test_a_moving_slider_asks_once(browser, service):
+    visit(browser, service, "user")
+    browser.events.clear()
+    for value in (0.1, 0.2, 0.3, 0.4, 0.5):
+        slide(browser, "penalty", value)
+    browser.wait("document.querySelector('.summary')")
+    sent = [event for event in browser.events if event["method"] == "Network.requestWillBeSent"]
+    assert len(sent) == 1
+    assert "popularity_penalty=0.5" in sent[0]["params"]["request"]["url"]
+
+
+def test_a_replaced_model_is_noticed(browser, teas, tmp_path):
+    source = Source(tmp_path / "model")
+    newer = fitted("mf", teas, epochs=2, seed=1)
+    with served(fitted("ubo", teas, epochs=2), source) as service:
+        visit(browser, service, "user")
+        before = listed(browser)
+        newer.save(source.folder)
+        service.current.reload()
+        browser.run("dispatchEvent(new Event('focus'))")
+        browser.wait("!document.getElementById('notice').hidden")
+        browser.wait(f"{READY} && document.getElementById('model').innerText.startsWith('mf')")
+        browser.wait(f"document.querySelector('{ROWS}')")
+        after = newer.recommend(["u03"], 10)["item"].to_list()
+        assert listed(browser) == after != before
+        assert "mf has no exposure model" in browser.text(".controls")
+        assert "Exposure" not in browser.texts(".ranking th")
+
+
+def test_scores_that_only_order_items_are_not_shown_as_chances(browser, teas, tmp_path):
+    model = fitted("popularity", teas)
+    with served(model, Source(tmp_path / "model")) as service:
+        visit(browser, service, "user")
+        assert browser.texts(".ranking th") == ["Rank", "Item", "Score"]
+        assert "only order items" in browser.text(".heading")
+        assert listed(browser) == model.recommend(["u03"], 10)["item"].to_list()
+        visit(browser, service, "item")
+        assert "no item vectors" in browser.text("main")
+        assert not failures(browser)
