@@ -92,7 +92,7 @@ def test_every_command_and_example_of_a_page_runs_and_prints_what_it_shows(
         assert share_of_recommendations_to_taste() > 0.8  # "nearly all", it says
     if page == README:
         assert {"shop", "model", "recommended.csv"} <= set(os.listdir())
-        assert "dcg@3" in capsys.readouterr().out
+        assert "ndcg@10" in capsys.readouterr().out
 
 
 def share_of_recommendations_to_taste() -> float:

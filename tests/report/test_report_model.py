@@ -195,7 +195,7 @@ def test_a_model_that_loses_has_a_warning_on_top(document, tmp_path, held_out, j
 def test_the_verdict_of_the_page_is_the_models_own_and_that_of_evaluate(model, document):
     said = document["verdict"]
     assert said["held_out"] == model.facts["verdict"]["popularity"]
-    assert said["judged"]["dcg@3"] == document["judged"]["beside"]["popularity"]["dcg@3"]
+    assert said["judged"]["ndcg@10"] == document["judged"]["beside"]["popularity"]["ndcg@10"]
     assert said["says"] == [str(model.verdict), str(of_document(document["judged"]))]
 
 

@@ -29,7 +29,7 @@ def evaluate(
     judged: Annotated[
         Path, typer.Option(help="File with user, item, and relevance or rating, or later clicks.")
     ],
-    protocol: ProtocolName = "ubo-ijcai22",
+    protocol: ProtocolName = None,
     columns: Columns = NO_COLUMNS,
     as_json: AsJson = False,
 ) -> None:
@@ -37,16 +37,20 @@ def evaluate(
     from unexposed.cli import evaluation_tables, tables
     from unexposed.evaluation.beside import of_document
     from unexposed.evaluation.describe import describe
+    from unexposed.evaluation.protocols import DEFAULT, choice
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.methods import load
 
-    by = protocol_named(protocol)
+    by = protocol_named(protocol or DEFAULT)
     model = load(folder)
     logged = by.candidates == "logged"
     if logged:
         document = describe(model, _impressions(judged, by, columns), by)
     else:
-        document = describe(model, _judgements(judged, model, by, columns), by)
+        pairs = _judgements(judged, model, by, columns)
+        if protocol is None and (taken := choice(pairs, by)):
+            say(taken)
+        document = describe(model, pairs, by)
     said = of_document(document)
     if as_json:
         return print_json(document | ({} if said is None else {"verdict": str(said)}))

@@ -17,9 +17,8 @@ from unexposed.data.shown import Impressions
 from unexposed.evaluation import protocols
 from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
-from unexposed.evaluation.protocols import Protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol
 from unexposed.front.given import (
-    PROTOCOL,
     Columns,
     as_impressions,
     as_judged,
@@ -115,7 +114,7 @@ def _gain(found: dict[str, Any] | None) -> dict[str, float | None]:
 def evaluate(
     model: Any,
     judged: Any,
-    protocol: str | Protocol = PROTOCOL,
+    protocol: str | Protocol = DEFAULT,
     *,
     metrics: str | Iterable[str] | None = None,
     user: str | None = None,

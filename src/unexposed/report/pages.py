@@ -9,7 +9,7 @@ from typing import Any, Literal
 from unexposed.data.clicks import Judgements
 from unexposed.data.read import check_title, read_judged, read_titles
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import Protocol, protocol
+from unexposed.evaluation.protocols import Protocol, choice, protocol
 from unexposed.files.whole import write_whole
 from unexposed.methods import load
 from unexposed.model.model import Model
@@ -120,6 +120,8 @@ def model_document(
     judged = given.judged
     if judged is not None and not isinstance(judged, Judgements):
         judged = read_judged(judged, model, **given.columns, later_clicks=by.takes_clicks, say=say)
+        if given.protocol is None and (said := choice(judged, by)):
+            say(said)
     called = page.Names(model.user_ids, model.item_ids, names)
     return portrait.document(model, called, judged, by=by)
 

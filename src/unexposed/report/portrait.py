@@ -10,7 +10,7 @@ from unexposed import settings
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.evaluation.beside import headline, of_document
 from unexposed.evaluation.describe import describe
-from unexposed.evaluation.protocols import PROTOCOLS, Protocol
+from unexposed.evaluation.protocols import DEFAULT, PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue
 from unexposed.ranking.verdict import READINGS, RIVAL, Gain
@@ -28,7 +28,7 @@ FACTS = (
     *("seed", "epochs_run", "best_epoch", "ended", "losses", "held_out", "seconds", "engine"),
     "refitted_on",
 )
-PROTOCOL = PROTOCOLS["ubo-ijcai22"]
+PROTOCOL = PROTOCOLS[DEFAULT]
 
 
 def document(
