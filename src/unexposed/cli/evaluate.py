@@ -35,7 +35,7 @@ def evaluate(
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
     from unexposed.cli import evaluation_tables, tables
-    from unexposed.evaluation.beside import of_document
+    from unexposed.evaluation.beside import each_of_document, of_document
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import DEFAULT, choice
     from unexposed.evaluation.protocols import protocol as protocol_named
@@ -56,8 +56,10 @@ def evaluate(
         return print_json(document | ({} if said is None else {"verdict": str(said)}))
     table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
     if said is not None:
-        tables.show(evaluation_tables.beside_table(document))
-        say(str(said))
+        for rival in document["beside"]:
+            tables.show(evaluation_tables.beside_table(document, rival))
+        for one in each_of_document(document):
+            say(str(one))
     tables.show(table(document))
     if "by_exposure" in document:
         tables.show(evaluation_tables.exposure_table(document))

@@ -85,7 +85,7 @@ class Evaluation(Shown):
         """The table of `frame`, and how the lists spread over the catalogue."""
         frame, lists = self.frame(), self.document["recommended"]
         said = self.verdict
-        facts = {} if said is None else {f"beside {RIVAL}": str(said)}
+        facts = {} if said is None else {"verdict": str(said)}
         facts |= {
             f"top {lists['k']} lists": f"{lists['coverage']:.0%} of the catalogue, "
             f"mean item has {lists['mean_popularity']:.0f} clicks"
@@ -95,7 +95,7 @@ class Evaluation(Shown):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the model is above the popular list, in a sentence; None for that list itself."""
+        """Whether the model is above the popular list and `mf`; None for that list itself."""
         return of_document(self.document)
 
     def _line(self) -> str:

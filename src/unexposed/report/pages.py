@@ -15,7 +15,7 @@ from unexposed.methods import load
 from unexposed.model.model import Model
 from unexposed.model.save import MODEL
 from unexposed.ranking.verdict import RIVAL
-from unexposed.report import origin_tables, page, portrait, tables
+from unexposed.report import origin_tables, page, portrait, tables, verdict_tables
 from unexposed.report import portrait_figures as draw
 from unexposed.report import portrait_tables as make
 from unexposed.report.drawing import need
@@ -138,7 +138,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
         title=f"What {document['method']} learned from the log",
         data=document,
         lead=make.lead(document),
-        headline=make.verdict_headline(document),
+        head=verdict_tables.head(document),
         is_rival=document["method"] == RIVAL,  # what others are compared with
         has_exposure=any(
             row["exposure"] is not None
@@ -151,7 +151,8 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
             "relations": draw.relations(document["relations"]),
         },
         tables={
-            "verdict": make.verdict(document),
+            "verdict": verdict_tables.tables(document),
+            "verdict_notes": verdict_tables.notes(document),
             "lists": make.lists(document["lists"]),
             "judged": make.judged(document["judged"]) if document["judged"] else None,
             "lifted": [
