@@ -108,7 +108,7 @@ def _table(method: str, rival: str, said: dict[str, Any]) -> Table:
         )
         for where, reading, gain in gains
     ]
-    called = RIVALS[rival].removeprefix("the ")
+    called = RIVALS[rival].removeprefix("the ").removesuffix(" list")
     name = "gains" if rival == RIVAL else f"gains-{rival}"
     return Table(name, f"Beside {RIVALS[rival]}", ["", method, called, "difference"], rows, [])
 
