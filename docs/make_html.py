@@ -76,6 +76,7 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
         for kind, attribute in (("link_open", "href"), ("image", "src")):
             if child.type == kind:
                 child.attrSet(attribute, _href(page, str(child.attrGet(attribute)), names))
+    _name_cells(tokens)
     body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     body = body.replace("<table>", '<div class="table"><table>').replace(
         "</table>", "</table></div>"
@@ -85,7 +86,25 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
         for other, name in names.items()
         if other.parent != REFERENCE or other.name == "README.md"
     )
-    return TEMPLATE.format(title=escape(title(page)), navigation=navigation, body=body)
+    kind = "reference" if page.parent == REFERENCE else "page"
+    return TEMPLATE.format(title=escape(title(page)), kind=kind, navigation=navigation, body=body)
+
+
+def _name_cells(tokens: list[Token]) -> None:
+    """Tell each cell the head of its column: a narrow screen shows a row as lines."""
+    heads: list[str] = []
+    column = 0
+    for opening, inline in pairwise(tokens):
+        if opening.type == "thead_open":
+            heads = []
+        elif opening.type == "th_open":
+            heads.append(inline.content)
+        elif opening.type == "tr_open":
+            column = 0
+        elif opening.type == "td_open":
+            if heads[column]:
+                opening.attrSet("data-head", heads[column])
+            column += 1
 
 
 def _href(page: Path, href: str, names: dict[Path, str]) -> str:
