@@ -202,3 +202,4 @@ def test_every_page_becomes_html_with_links_between_the_files(tmp_path, monkeypa
             target = made[path] if path else page
             assert not anchor or f'id="{anchor}"' in target, f"{file}: {link}"
     assert "<table>" in made["choosing.html"]
+    assert '<td data-head="default">' in made["reference-fit.html"]  # for a narrow screen

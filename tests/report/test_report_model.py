@@ -146,7 +146,7 @@ def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path
     json.dumps(document, allow_nan=False)
     page = written(document, tmp_path / "page.html")
     assumed = model.has_exposure and model.method.fixed_exposure
-    drawn = 'aria-label="Under this model: how likely an item was shown"' in page
+    drawn = 'aria-label="Exposure under this model"' in page
     assert drawn == (model.has_exposure and not assumed)
     assert ("does not learn exposure" in page) == assumed
     assert ("were never shown (" in page) == ("were never shown" in page and not assumed)
