@@ -1,6 +1,7 @@
 """Write every page as an HTML file, with links between them: python docs/make_html.py"""
 
 import re
+from functools import cache
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from markdown_it.token import Token
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+REFERENCE = DOCS / "reference"
 OUT = ROOT / "build" / "docs"
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
@@ -19,13 +21,16 @@ def sources() -> dict[Path, str]:
     """Every page and the name of its HTML file: the index, then the pages in its order."""
     index = DOCS / "README.md"
     linked = [(DOCS / link).resolve() for link in links(index) if link.endswith(".md")]
-    pages = dict.fromkeys([index, *linked, *sorted(DOCS.glob("*.md"))])
-    return {page: html_name(page) for page in pages}
+    every = [*sorted(DOCS.glob("*.md")), *sorted(REFERENCE.glob("*.md"))]
+    return {page: html_name(page) for page in dict.fromkeys([index, *linked, *every])}
 
 
 def html_name(page: Path) -> str:
+    """The name in OUT, where all files lie side by side."""
     if page.parent == DOCS:
         return "index.html" if page.name == "README.md" else f"{page.stem}.html"
+    if page.parent == REFERENCE:
+        return "reference.html" if page.name == "README.md" else f"reference-{page.stem}.html"
     return f"project-{page.stem.lower()}.html"
 
 
@@ -57,6 +62,7 @@ def links(page: Path) -> list[str]:
     return [str(child.attrGet("href")) for child in inline if child.type == "link_open"]
 
 
+@cache
 def title(page: Path) -> str:
     tokens = parse(page)
     first = next(at for at, token in enumerate(tokens) if token.type == "heading_open")
@@ -70,6 +76,7 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
         for kind, attribute in (("link_open", "href"), ("image", "src")):
             if child.type == kind:
                 child.attrSet(attribute, _href(page, str(child.attrGet(attribute)), names))
+    _name_cells(tokens)
     body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     body = body.replace("<table>", '<div class="table"><table>').replace(
         "</table>", "</table></div>"
@@ -77,8 +84,27 @@ def as_html(page: Path, names: dict[Path, str]) -> str:
     navigation = "\n".join(
         f'<a href="{name}"{" aria-current=page" * (other == page)}>{escape(title(other))}</a>'
         for other, name in names.items()
+        if other.parent != REFERENCE or other.name == "README.md"
     )
-    return TEMPLATE.format(title=escape(title(page)), navigation=navigation, body=body)
+    kind = "reference" if page.parent == REFERENCE else "page"
+    return TEMPLATE.format(title=escape(title(page)), kind=kind, navigation=navigation, body=body)
+
+
+def _name_cells(tokens: list[Token]) -> None:
+    """Tell each cell the head of its column: a narrow screen shows a row as lines."""
+    heads: list[str] = []
+    column = 0
+    for opening, inline in pairwise(tokens):
+        if opening.type == "thead_open":
+            heads = []
+        elif opening.type == "th_open":
+            heads.append(inline.content)
+        elif opening.type == "tr_open":
+            column = 0
+        elif opening.type == "td_open":
+            if heads[column]:
+                opening.attrSet("data-head", heads[column])
+            column += 1
 
 
 def _href(page: Path, href: str, names: dict[Path, str]) -> str:

@@ -1,4 +1,4 @@
-"""Write the table of methods into the README and docs/choosing.md: what each is and can do.
+"""Write the table of methods into docs/choosing.md: what each is and can do.
 
 Every cell is asked of the code: the first line of the method's file, and a model of a tiny world.
 Run: python docs/make_methods_table.py
@@ -15,7 +15,7 @@ from unexposed.methods import about
 from unexposed.settings import known
 
 HERE = Path(__file__).parent
-PAGES = (HERE.parent / "README.md", HERE / "choosing.md")
+PAGES = (HERE / "choosing.md",)
 PLACE = re.compile(r"(<!-- methods -->\n).*?(<!-- end of methods -->)", re.DOTALL)
 HEAD = "| method | what it is | exposure | epochs | vectors | new users |"
 TINY = {"epochs": 1, "dim": 2, "n_models": 2}

@@ -1,6 +1,6 @@
-"""Write reference.md: the command, the public names, settings, protocols, metrics, data sets.
+"""Write reference/: the commands, the public names, settings, protocols, metrics, data sets.
 
-Everything in it comes from the code: signatures and docstrings from the sources, options from
+Everything there comes from the code: signatures and docstrings from the sources, options from
 the command, settings and their bounds from the methods. Run: python docs/make_reference.py
 """
 
@@ -15,51 +15,73 @@ import typer
 import unexposed as ux
 from unexposed import cli, settings
 from unexposed.data.rating_data import HOLDS
+from unexposed.methods import about as about_method
 from unexposed.ranking import metrics
 
-PAGE = Path(__file__).with_name("reference.md")
+FOLDER = Path(__file__).with_name("reference")
+INDEX = "README.md"
 HEAD = """\
 # Reference
 
 Written from the code by `docs/make_reference.py`, as part of `make docs`.
-
-- [The command](#the-command)
-- [In Python](#in-python)
-- [Settings of the methods](#settings-of-the-methods)
-- [Protocols](#protocols)
-- [Metrics](#metrics)
-- [Criteria](#criteria)
-- [Data sets](#data-sets)
 """
+# the public names by topic; the others are in tables
+TOPICS = {
+    "Data": "Clicks Impressions Judgements Ratings Traffic",
+    "Inputs": "Features Side Split split with_items world",
+    "Reading": "read_features read_judged read_log read_pairs read_traffic LogWarning InputError",
+    "Training": "make Recommender Estimator tune Study",
+    "Models": "Model load Rules export_model",
+    "Evaluating": "compare Comparison describe evaluate Evaluation report Page",
+}
+REGISTRIES = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}
 LONGEST_LINE = 88
 Lines = Iterator[str]
 
 
-def reference() -> str:
-    """The whole page."""
-    tables = (_settings(), _protocols(), _metrics(), _criteria(), _datasets())
-    parts = (_command(), _python(), *tables)
-    return HEAD + "\n".join(line for part in parts for line in part) + "\n"
+def reference() -> dict[str, str]:
+    """Every page by its file name, the index among them."""
+    lost = set(ux._HOME) - REGISTRIES - set(" ".join(TOPICS.values()).split())
+    assert not lost, f"say in TOPICS where these belong: {', '.join(sorted(lost))}"
+    group = typer.main.get_command(cli.app)
+    commands = {f"{name}.md": _command(name, group.commands[name]) for name in group.commands}
+    topics = {f"python-{title.lower()}.md": _python(title) for title in TOPICS}
+    methods = {f"settings-{name}.md": _settings(name) for name in ux.METHODS}
+    others = {"evaluating.md": _evaluating(), "data-sets.md": _datasets()}
+    pages = {**commands, **topics, **methods, **others}
+    written = {name: "\n".join(lines).strip("\n") + "\n" for name, lines in pages.items()}
+    parts = {
+        "Commands": (*sorted(commands), "`unexposed COMMAND --help` shows the same."),
+        "In Python": (*topics, "After `import unexposed as ux`."),
+        "Settings of the methods": (*methods, "`ux.METHODS` holds the methods by name."),
+        "What can be named": (*others, "Protocols, metrics, criteria and data sets."),
+    }
+    return {INDEX: HEAD + "\n".join(_index(parts, written)) + "\n", **written}
+
+
+def _index(parts: dict[str, tuple[str, ...]], written: dict[str, str]) -> Lines:
+    for title, (*names, about) in parts.items():
+        yield from ("", f"## {title}", "", about, "")
+        for name in names:
+            heading, _, rest = written[name].partition("\n")
+            said = rest.strip().partition("\n")[0]
+            yield f"- [{heading.removeprefix('# ')}]({name}): {said.rstrip('.')}"
 
 
 # The command
 
 
-def _command() -> Lines:
-    group = typer.main.get_command(cli.app)
-    yield from ("", "## The command", "", "`unexposed COMMAND --help` shows the same.")
-    for name in sorted(group.commands):
-        command = group.commands[name]
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option"]
-        usage = " ".join(["unexposed", name, *(_metavar(a) for a in arguments), "[OPTIONS]"])
-        yield from ("", f"### unexposed {name}", "", _one_line(command.help), "", f"`{usage}`", "")
-        yield from ("| | default | |", "|---|---|---|")
-        for argument in arguments:
-            yield _row(f"`{_metavar(argument)}`", "", argument.help)
-        for option in options:
-            names = ", ".join(f"`{opt}`" for opt in option.opts)
-            yield _row(names, _default(option), option.help)
+def _command(name: str, command: typer.core.TyperCommand) -> Lines:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option"]
+    usage = " ".join(["unexposed", name, *(_metavar(a) for a in arguments), "[OPTIONS]"])
+    yield from (f"# unexposed {name}", "", _one_line(command.help), "", f"`{usage}`", "")
+    yield from ("| | default | |", "|---|---|---|")
+    for argument in arguments:
+        yield _row(f"`{_metavar(argument)}`", "", argument.help)
+    for option in options:
+        names = ", ".join(f"`{opt}`" for opt in option.opts)
+        yield _row(names, _default(option), option.help)
 
 
 def _metavar(argument: typer.core.TyperArgument) -> str:
@@ -76,13 +98,13 @@ def _default(option: typer.core.TyperOption) -> str:
 # The public names
 
 
-def _python() -> Lines:
-    yield from ("", "## In Python", "", "After `import unexposed as ux`.")
-    # these have their own tables
-    registries = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}
-    for name in sorted(set(ux._HOME) - registries, key=lambda name: (name.lower(), name)):
+def _python(topic: str) -> Lines:
+    names = sorted(TOPICS[topic].split(), key=lambda name: (name.lower(), name))
+    shown = ", ".join(f"`ux.{name}`" for name in names)
+    yield from (f"# Python: {topic.lower()}", "", shown)
+    for name in names:
         node = _definition(import_module(f"unexposed.{ux._HOME[name]}"), name)
-        yield from ("", f"### ux.{name}", "")
+        yield from ("", f"## ux.{name}", "")
         if isinstance(node, ast.FunctionDef):
             yield from ("```text", *_broken(f"ux.{name}", node), "```", "")
         yield _doc(node)
@@ -182,28 +204,37 @@ def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
 # Tables
 
 
-def _settings() -> Lines:
-    yield from ("", "## Settings of the methods", "")
-    yield "Give them as `ux.make(NAME, setting=value)` or `--set setting=value`. `ux.METHODS` holds"
-    yield "the methods by name. `unexposed tune` searches what stands under *tuned over*: the"
-    yield "values of a list, or between two ends, evenly by logarithm."
-    for name, method in ux.METHODS.items():
-        yield from ("", f"### Settings of {name}", "", _one_line(inspect.getdoc(method)), "")
-        known = settings.known(method)
-        if not known:
-            yield "No settings."
-            continue
-        yield from ("| setting | default | allowed | tuned over | |", "|---|---|---|---|---|")
-        for field, about in known.items():
-            allowed, searched = settings.allowed(method, field), _searched(about.metadata["search"])
-            said = about.metadata["about"]
-            yield _row(f"`{field}`", f"`{about.default}`", allowed, searched, said)
+def _settings(name: str) -> Lines:
+    method = ux.METHODS[name]
+    yield from (f"# Settings of {name}", "", f"{about_method(name)}.", "")
+    yield from (_one_line(inspect.getdoc(method)), "")
+    known = settings.known(method)
+    if not known:
+        yield "No settings."
+        return
+    yield f'Give them as `ux.make("{name}", setting=value)` or `--set setting=value`.'
+    yield "`unexposed tune` searches what stands under *tuned over*: the values of a list, or"
+    yield from ("between two ends, evenly by logarithm.", "")
+    yield from ("| setting | default | allowed | tuned over | |", "|---|---|---|---|---|")
+    for field, about in known.items():
+        allowed, searched = settings.allowed(method, field), _searched(about.metadata["search"])
+        said = about.metadata["about"]
+        yield _row(f"`{field}`", f"`{about.default}`", allowed, searched, said)
 
 
 def _searched(where: list[object] | tuple[float, float] | None) -> str:
     if where is None:
         return ""
     return ", ".join(map(str, where)) if isinstance(where, list) else f"{where[0]} … {where[1]}"
+
+
+def _evaluating() -> Lines:
+    yield from (
+        "# Protocols, metrics and criteria",
+        "",
+        "By name, on the command line and in Python.",
+    )
+    yield from (*_protocols(), *_metrics(), *_criteria())
 
 
 def _protocols() -> Lines:
@@ -229,7 +260,7 @@ def _criteria() -> Lines:
 
 
 def _datasets() -> Lines:
-    yield from ("", "## Data sets", "", "In `ux.DATASETS`, and for `--dataset`.", "")
+    yield from ("# Data sets", "", "In `ux.DATASETS`, and for `--dataset`.", "")
     yield from ("| name | | from | terms | a click is | holds |", "|---|---|---|---|---|---|")
     for name, dataset in ux.DATASETS.items():
         source = f"<{dataset.homepage}>"
@@ -248,5 +279,14 @@ def _one_line(text: str | None) -> str:
     return " ".join((text or "").partition("\n\n")[0].split())
 
 
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    pages = reference()
+    for left in {path.name for path in FOLDER.glob("*.md")} - pages.keys():
+        (FOLDER / left).unlink()
+    for name, text in pages.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")
+    main()

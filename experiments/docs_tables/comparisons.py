@@ -1,6 +1,6 @@
 """Short tables of comparisons for README and docs/, with the paper's figures beside ours."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,15 +77,20 @@ def _note(documents: Iterable[dict[str, Any]]) -> str:
 
 
 def side_by_side(
-    name: str, title: str, found: Mapping[str, tuple[dict[str, Any], Paper]], metric: str
+    name: str,
+    title: str,
+    found: Mapping[str, tuple[dict[str, Any], Paper]],
+    metric: str,
+    only: Collection[str],
 ) -> Table:
-    """One metric on several data sets, each with the paper's figure."""
+    """One metric of these methods on several data sets, each with the paper's figure."""
     rows: dict[str, list[Cell]] = {}
     names: dict[str, Cell] = {}
     for document, _ in found.values():
         for result in document["results"]:
-            rows.setdefault(result["method"], [])
-            names[result["method"]] = named(result)
+            if result["method"] in only:
+                rows.setdefault(result["method"], [])
+                names[result["method"]] = named(result)
     for document, paper in found.values():
         own = {result["method"]: result["metrics"][metric] for result in document["results"]}
         for method, row in rows.items():

@@ -74,7 +74,7 @@ JUDGED = {
 @pytest.mark.parametrize("rows", JUDGED)
 def test_judged_pairs_that_cannot_evaluate_anybody_are_refused(refused, rows):
     Path("bad.csv").write_text("user,item,relevance\n" + rows)
-    line = "compare --train log.csv --judged bad.csv --methods popularity --seeds 1"
+    line = "compare --train log.csv --judged bad.csv --methods popularity --protocol judged"
     assert JUDGED[rows] in refused(line)
 
 

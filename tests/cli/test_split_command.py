@@ -65,7 +65,7 @@ def test_later_clicks_judge_a_comparison_without_a_judged_file(done, timed):
 def test_a_split_beside_judged_pairs_chooses_the_epoch_alone(done, timed):
     words = "compare --train log.csv --judged judged.csv --methods mf --set epochs=2 --seeds 1"
     every = [json.loads(done(f"{words} --json {more}")[0]) for more in ("", "--split last")]
-    assert every[0]["users"] == every[1]["users"] == 12
+    assert every[0]["users"] == every[1]["users"] == 11
     assert every[0]["results"][0]["criteria"] != every[1]["results"][0]["criteria"]
 
 
@@ -87,13 +87,24 @@ def test_rows_without_a_relevance_column_are_later_clicks_in_the_catalogue(run, 
     rows = [f"{model.user_ids.values[u]},{model.item_ids.values[i]}" for u, i in unclicked]
     Path("later.csv").write_text("\n".join(["user,item", *rows]))
     Path("ones.csv").write_text("\n".join(["user,item,relevance", *(f"{row},1" for row in rows)]))
-    words = "evaluate model --protocol catalogue --json --judged"
+    words = "evaluate model --json --judged"
     out, err = done(f"{words} later.csv")
     assert "no relevance or rating: every row is a click, and relevant" in err
+    assert "--protocol" not in err  # no other protocol would take them
     assert out == done(f"{words} ones.csv")[0]
-    code, _, err = run("evaluate model --judged later.csv")
+    compared = "compare --train log.csv --methods popularity --seeds 1 --json --judged later.csv"
+    assert json.loads(done(compared)[0])["protocol"] == "catalogue"
+    code, _, err = run("evaluate model --judged later.csv --protocol judged")
     assert code == 2
     assert "clicks alone can judge only in the whole catalogue (--protocol catalogue)" in err
+
+
+def test_a_judged_row_that_was_shown_and_not_clicked_is_not_relevant(done):
+    done("fit log.csv --out model --method popularity")
+    rows = Path("judged.csv").read_text()
+    Path("shown.csv").write_text(rows.replace("relevance", "clicked"))
+    words = "evaluate model --json --judged"
+    assert done(f"{words} shown.csv")[0] == done(f"{words} judged.csv")[0]
 
 
 def test_off_policy_prints_estimates_errors_and_the_effective_sample(run, done, here, monkeypatch):

@@ -80,8 +80,8 @@ def test_data_sets_are_shown_within_the_width(here, width):
 def test_a_name_longer_than_the_terminal_is_folded_and_no_metric_is_lost(here):
     methods = "--methods popularity,mf:dim=2:epochs=1:negatives=3:learning_rate=0.0123:engine=cpu"
     line = COMPARE.partition(" --methods")[0]
-    found = words(shown(f"{line} {methods} --seeds 1", width=60), 60)
-    assert set(PROTOCOLS["ubo-ijcai22"].metrics) <= found
+    found = words(shown(f"{line} {methods} --seeds 1 --protocol catalogue", width=60), 60)
+    assert set(PROTOCOLS["catalogue"].metrics) <= found
 
 
 def test_an_oracle_is_neither_the_best_nor_tested():

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from terminal import shown
+from unexposed.data.read import read_log
 from unexposed.evaluation.protocols import PROTOCOLS
+from unexposed.methods import make
+from unexposed.methods import simple_rival as rivals
+from unexposed.methods.simple_rival import simple_rival
+from unexposed.progress import Silent
 
 UNTRAINED = "--method mf --set epochs=1 --set learning_rate=1e-9"
 
@@ -81,3 +86,34 @@ def test_evaluate_gives_the_verdict_as_json_and_warns_of_a_loss(shop, done):
     assert document["verdict"].startswith("warning: on judged pairs (catalogue) mf is below")
     _, err = done("evaluate model --judged judged.csv --protocol catalogue")
     assert document["verdict"] in err
+
+
+def test_fit_and_evaluate_stand_a_method_beside_mf_on_the_same_clicks(shop, done):
+    _, err = done("fit tastes.csv --method umf --set epochs=5 --set dim=6 --out model")
+    assert re.search(r"^(warning: )?on held-out clicks umf is .* mf: ", err, flags=re.M)
+    facts = json.loads(Path("model/model.json").read_text())["facts"]["verdict"]
+    blind = make("mf", epochs=5, dim=6, refit=False)
+    train, held_out = read_log("tastes.csv").hold_out(fraction=0.1, seed=0)
+    mf = blind.fit(train, held_out, progress=Silent())
+    alone = mf.facts["verdict"]["popularity"]
+    for reading in ("clicks", "weighed"):
+        assert facts["mf"][reading]["mf"] == pytest.approx(alone[reading]["mean"])
+        assert facts["mf"][reading]["mean"] == facts["popularity"][reading]["mean"]
+    out, err = done("evaluate model --judged later.csv --json")
+    assert json.loads(out)["beside"]["mf"]["ndcg@10"]["users"] > 0
+    out, err = done("evaluate model --judged later.csv")
+    assert "beside mf" in out
+    assert re.search(r"^(warning: )?on judged pairs \(catalogue\) umf is .* mf: ", err, flags=re.M)
+
+
+def test_mf_is_left_to_compare_where_it_would_take_seconds_and_for_mf_itself(shop, done):
+    assert simple_rival(make("umf"), 5_000, refit=False) is not None
+    assert simple_rival(make("umf"), 50_000, refit=False) is None
+    assert simple_rival(make("umf", epochs=10), 50_000, refit=False).epochs == 10
+    assert simple_rival(make("mf"), 100, refit=False) is None
+    assert simple_rival(make("popularity"), 100, refit=False) is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rivals, "SECONDS", 0)
+        _, err = done("fit tastes.csv --method ease --out model")
+        assert "unexposed compare --methods popularity,mf,ease" in err
+        assert "beside mf" not in done("evaluate model --judged later.csv")[0]

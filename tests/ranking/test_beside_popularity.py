@@ -12,7 +12,7 @@ from unexposed.methods.popularity import popular_list
 from unexposed.model.save import MODEL
 from unexposed.progress import Silent
 from unexposed.ranking.held_out import CRITERIA
-from unexposed.ranking.verdict import FEWEST, RIVAL, Gain, gain, of_facts, on_held_out, verdict
+from unexposed.ranking.verdict import FEWEST, RIVAL, Gain, each_of_facts, gain, on_held_out, verdict
 
 RNG = np.random.default_rng(0)
 ABOVE = Gain(0.3, 0.2, 0.05, 0.15, 0.001, 50)
@@ -63,19 +63,22 @@ def test_a_model_that_knows_the_held_out_clicks_wins_and_its_opposite_loses(spli
     wanted = np.zeros((train.n_users, train.n_items), dtype=np.float32)
     wanted[held_out.users, held_out.items] = 1
     popular = popular_list(train).scores
+    beside = {RIVAL: lambda: popular}
     for sign, finding in ((1, "above"), (-1, "below")):
         found = on_held_out(
-            lambda u, s=sign: s * wanted[u], popular, train, held_out, CRITERIA["uniform"]
+            lambda u, s=sign: s * wanted[u], beside, train, held_out, CRITERIA["uniform"]
         )
         assert {one["finding"] for one in found[RIVAL].values()} == {finding}
-        assert of_facts("x", {"verdict": found}).warns == (sign < 0)
-    itself = on_held_out(popular, popular, train, held_out, CRITERIA["uniform"])
+        (said,) = each_of_facts("x", {"verdict": found})
+        assert said.warns == (sign < 0)
+    itself = on_held_out(popular, beside, train, held_out, CRITERIA["uniform"])
     assert all(one["difference"] == 0 for one in itself[RIVAL].values())
 
 
 def test_a_criterion_without_weights_gives_one_reading(split):
     popular = popular_list(split.train).scores
-    found = on_held_out(popular, popular, split.train, split.held_out, CRITERIA["plain"])
+    beside = {RIVAL: lambda: popular}
+    found = on_held_out(popular, beside, split.train, split.held_out, CRITERIA["plain"])
     assert list(found[RIVAL]) == ["clicks"]
 
 
@@ -90,7 +93,7 @@ def test_the_verdict_is_of_the_model_before_the_refit(split, name):
     scores = make(name, refit=False).scores
     found = on_held_out(
         lambda users: scores(kept.parameters, users, split.train),
-        popular,
+        {RIVAL: lambda: popular},
         split.train,
         split.held_out,
         CRITERIA["uniform"],

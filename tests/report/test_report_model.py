@@ -14,7 +14,7 @@ from unexposed.data.ids import Ids
 from unexposed.data.read import read_judged
 from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
-from unexposed.evaluation.beside import of_document
+from unexposed.evaluation.beside import each_of_document
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, protocol
 from unexposed.methods import METHODS, load, make
@@ -25,6 +25,7 @@ from unexposed.report.portrait import document as portrait
 from unexposed.report.portrait_tables import lead
 from unexposed.report.sampled import draw, never_shown, relevance_of
 from unexposed.report.tables import shown
+from unexposed.report.verdict_tables import head
 from unexposed.settings import known
 
 SMALL = {"epochs": 2, "dim": 4, "n_models": 2}
@@ -145,7 +146,7 @@ def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path
     json.dumps(document, allow_nan=False)
     page = written(document, tmp_path / "page.html")
     assumed = model.has_exposure and model.method.fixed_exposure
-    drawn = 'aria-label="Under this model: how likely an item was shown"' in page
+    drawn = 'aria-label="Exposure under this model"' in page
     assert drawn == (model.has_exposure and not assumed)
     assert ("does not learn exposure" in page) == assumed
     assert ("were never shown (" in page) == ("were never shown" in page and not assumed)
@@ -155,48 +156,67 @@ def test_every_method_gets_the_parts_that_make_sense(name, small_world, tmp_path
     assert "nan" not in re.sub(r"<[^>]*>", "", page).lower().split()
 
 
-def beside(document, held_out, judged=None):
-    """The document with these findings on held-out clicks and on judged pairs."""
+def beside(document, popularity, mf=()):
+    """The document with these findings on held-out clicks and judged pairs, beside each rival."""
 
-    def gain(finding):
+    def gain(rival, finding):
         difference = {"above": 0.1, "below": -0.1, "chance": 0.001}[finding]
-        found = {"mean": 0.3 + difference, "popularity": 0.3, "difference": difference}
+        found = {"mean": 0.3 + difference, rival: 0.3, "difference": difference}
         return found | {"ci95": [-0.2, 0.2], "p_value": 0.01, "users": 50, "finding": finding}
 
-    said = {
-        "held_out": {"clicks": gain(held_out)},
-        "judged": {} if judged is None else {"ndcg@3": gain(judged)},
-        "warns": "below" in (held_out, judged),
-        "says": [],
+    found = {
+        rival: {
+            "held_out": {"clicks": gain(rival, findings[0])},
+            "judged": {"ndcg@3": gain(rival, findings[1])} if findings[1:] else {},
+        }
+        for rival, findings in (("popularity", popularity), ("mf", mf))
+        if findings
     }
+    said = {"beside": found, "warns": "below" in (*popularity, *mf), "says": []}
     return document | {"verdict": said}
 
 
-@pytest.mark.parametrize(
-    ("held_out", "judged", "headline"),
-    [
-        ("above", None, "Better than the popular list, by more than chance"),
-        ("above", "above", "Better than the popular list, by more than chance"),
-        ("chance", None, "No sign that it is better than the popular list"),
-        ("below", None, "Warning: it loses to the popular list"),
-        ("above", "below", "Warning: it loses to the popular list by one reading"),
-    ],
-)
-def test_a_model_that_loses_has_a_warning_on_top(document, tmp_path, held_out, judged, headline):
-    page = written(beside(document, held_out, judged), tmp_path / "page.html")
+BETTER = "Better than the popular list"
+HEADLINES = [
+    (["above"], [], BETTER),
+    (["above", "above"], ["above", "above"], f"{BETTER} and than mf"),
+    (["above", "chance"], [], f"{BETTER} by 1 of 2 readings"),
+    (["above"], ["chance"], f"{BETTER}, but not clearly better than mf"),
+    (["chance"], ["above"], "No sign that it is better than the popular list"),
+    (["below"], ["above"], "Warning: it loses to the popular list"),
+    (["above", "below"], [], "Warning: it loses to the popular list by 1 of 2 readings"),
+    (["above"], ["below"], "Warning: it loses to mf"),
+]
+
+
+@pytest.mark.parametrize(("popular", "mf", "headline"), HEADLINES)
+def test_the_headline_says_whether_to_go_into_production(document, popular, mf, headline):
+    line, advice = head(beside(document, popular, mf))
+    assert line == headline
+    assert advice.startswith("Do not put it into production") == ("below" in popular)
+    assert ("put mf into production" in advice) == (line == "Warning: it loses to mf")
+    wins = set(popular) == {"above"} and "below" not in mf
+    assert advice.startswith("A candidate for production") == wins
+
+
+@pytest.mark.parametrize("finding", ["above", "below"])
+def test_a_model_that_loses_has_a_warning_on_top(document, tmp_path, finding):
+    page = written(beside(document, ["above"], [finding]), tmp_path / "page.html")
     top = page[page.index('<section id="verdict"') : page.index("<nav")]
-    loses = headline.startswith("Warning")
-    assert f"<h2>{headline}</h2>" in top
-    assert ('class="verdict warns"' in top) == loses
-    assert ("Do not put it into production" in top) == loses
-    assert f"held-out clicks: {'no clear' if held_out == 'chance' else held_out}" in top
+    assert ('class="verdict warns"' in top) == (finding == "below")
+    assert ("<h2>Warning: it loses to mf</h2>" in top) == (finding == "below")
+    assert "held-out clicks: above" in top
+    assert f"held-out clicks: {finding}" in top
 
 
 def test_the_verdict_of_the_page_is_the_models_own_and_that_of_evaluate(model, document):
-    said = document["verdict"]
-    assert said["held_out"] == model.facts["verdict"]["popularity"]
-    assert said["judged"]["dcg@3"] == document["judged"]["beside"]["popularity"]["dcg@3"]
-    assert said["says"] == [str(model.verdict), str(of_document(document["judged"]))]
+    said, judged = document["verdict"], document["judged"]
+    popular, mf = said["beside"]["popularity"], said["beside"]["mf"]
+    assert popular["held_out"] == model.facts["verdict"]["popularity"]
+    assert mf["held_out"] == {}  # it was not trained beside mf
+    for rival, found in (("popularity", popular), ("mf", mf)):
+        assert found["judged"]["ndcg@10"] == judged["beside"][rival]["ndcg@10"]
+    assert said["says"] == [str(one) for one in (model.verdict, *each_of_document(judged))]
 
 
 def test_the_popular_list_and_older_models_have_no_verdict(small_world, document, tmp_path):
@@ -206,7 +226,7 @@ def test_the_popular_list_and_older_models_have_no_verdict(small_world, document
     assert "This is the popular list" in page
     assert "Popular and rare items" not in page  # twice the same row
     assert not any("on the popular one, too" in sentence for sentence in lead(found))
-    none = {"held_out": {}, "judged": {}, "warns": False, "says": []}
+    none = {"beside": {}, "warns": False, "says": []}
     page = written(document | {"verdict": none}, tmp_path / "page.html")
     assert "No verdict" in page
     assert "an earlier version" in page
@@ -283,7 +303,7 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsy
     assert f"<pre>{again}</pre>" in page
     found = json.loads(printed.out)
     assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
-    assert len(found["verdict"]["says"]) == 2  # on held-out clicks and on judged pairs
+    assert len(found["verdict"]["says"]) == 3  # on held-out clicks, on judged pairs beside two
     assert all(sentence in printed.err for sentence in found["verdict"]["says"])
 
 

@@ -104,9 +104,9 @@ def test_the_variance_of_a_loss_is_averaged_over_seeds_with_its_error(document):
 
 SAID = {
     "the paper's figure beside ours": "(.931 ± .004)",
-    "the strategies of a method": '<figure id="ablation">',
+    "the strategies of a method": '<figure id="ablation"',
     "worlds of several powers": '<figure id="powers">',
-    "the trend of the exposure": '<figure id="trends-epochs">',
+    "the trend of the exposure": '<figure id="trends-epochs"',
     "the noise of a loss": '<figure id="variance-variance">',
     "ranges with too few clicks are left out": ">0.1 … 0.5<",  # and not from .01, where 14 fell
     "the median ratio of UBO to RelMF over repeats": "2.36 ×",  # .26 over .11 in the second

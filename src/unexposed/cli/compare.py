@@ -29,7 +29,9 @@ def compare(
     seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
     protocol: Annotated[
         str | None,
-        typer.Option(help="How to evaluate. (default: ubo-ijcai22; on later clicks: catalogue)"),
+        typer.Option(
+            help="See `unexposed protocols`. (default: catalogue; coat and the like: ubo-ijcai22)"
+        ),
     ] = None,
     traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
@@ -45,11 +47,12 @@ def compare(
     from unexposed.cli import tables
     from unexposed.evaluation.compare import compare as run
     from unexposed.evaluation.compare import parse_methods
+    from unexposed.evaluation.protocols import choice
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.held_out import DEFAULT
 
     later = train is not None and judged is None and split is not None
-    by = protocol_named(protocol or ("catalogue" if later else "ubo-ijcai22"))
+    by = protocol_named(protocol or _usual(dataset))
     made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
     side, files = None, (user_features, item_features)
     if dataset is not None:
@@ -65,6 +68,8 @@ def compare(
             "give --dataset NAME, or --train LOG with --judged FILE, or with --split time:0.8 to "
             "judge by its later clicks"
         )
+    if protocol is None and dataset is None and (taken := choice(splits(0).judged, by)):
+        say(taken)
     side = options.with_traffic(side, traffic, splits(0).train, columns)
     comparison = run(splits, made, by=by, seeds=seeds, side=side, progress=progress(), say=say)
     if as_json:
@@ -75,6 +80,15 @@ def compare(
         say(options.disagreement(preferred, train))
     if comparison.interrupted:
         sys.exit(130)
+
+
+def _usual(dataset: str | None) -> str:
+    """The protocol where none is named: the paper's for data sets with pairs judged at random."""
+    from unexposed.data.datasets import DATASETS
+    from unexposed.evaluation.protocols import DEFAULT, PAPER
+
+    known = DATASETS.get(dataset or "")
+    return PAPER if known is not None and "random" in known.holds else DEFAULT
 
 
 def _dataset_splits(

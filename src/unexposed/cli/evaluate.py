@@ -29,31 +29,37 @@ def evaluate(
     judged: Annotated[
         Path, typer.Option(help="File with user, item, and relevance or rating, or later clicks.")
     ],
-    protocol: ProtocolName = "ubo-ijcai22",
+    protocol: ProtocolName = None,
     columns: Columns = NO_COLUMNS,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
     from unexposed.cli import evaluation_tables, tables
-    from unexposed.evaluation.beside import of_document
+    from unexposed.evaluation.beside import each_of_document, of_document
     from unexposed.evaluation.describe import describe
+    from unexposed.evaluation.protocols import DEFAULT, choice
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.methods import load
 
-    by = protocol_named(protocol)
+    by = protocol_named(protocol or DEFAULT)
     model = load(folder)
     logged = by.candidates == "logged"
     if logged:
         document = describe(model, _impressions(judged, by, columns), by)
     else:
-        document = describe(model, _judgements(judged, model, by, columns), by)
+        pairs = _judgements(judged, model, by, columns)
+        if protocol is None and (taken := choice(pairs, by)):
+            say(taken)
+        document = describe(model, pairs, by)
     said = of_document(document)
     if as_json:
         return print_json(document | ({} if said is None else {"verdict": str(said)}))
     table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
     if said is not None:
-        tables.show(evaluation_tables.beside_table(document))
-        say(str(said))
+        for rival in document["beside"]:
+            tables.show(evaluation_tables.beside_table(document, rival))
+        for one in each_of_document(document):
+            say(str(one))
     tables.show(table(document))
     if "by_exposure" in document:
         tables.show(evaluation_tables.exposure_table(document))

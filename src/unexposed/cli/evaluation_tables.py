@@ -7,24 +7,26 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from unexposed.cards import NONE, number, signed
-from unexposed.ranking.verdict import RIVAL
+from unexposed.ranking.verdict import RIVAL, RIVALS
 
 
-def beside_table(document: dict[str, Any]) -> Table:
-    """The model and the popular list by every metric, with the difference and its interval."""
+def beside_table(document: dict[str, Any], rival: str = RIVAL) -> Table:
+    """The model and a rival by every metric, with the difference and its interval."""
     caption = (
-        "difference to the popular list over the same users, 95 % interval; chance: p > .05 "
-        "(sign-flip test); unexposed compare shows mf and others, too"
+        f"difference to {RIVALS[rival]} over the same users, 95 % interval; chance: p > .05 "
+        "(sign-flip test)"
     )
+    if len(document["beside"]) == 1 and document["method"] not in RIVALS:
+        caption += "; training mf takes longer here: unexposed compare shows it and others"
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column(f"beside {RIVAL}")
-    for name in (document["method"], RIVAL, "difference", "95 % interval", "finding"):
+    table.add_column(f"beside {rival}")
+    for name in (document["method"], rival, "difference", "95 % interval", "finding"):
         table.add_column(name, justify="right")
-    for metric, found in document["beside"][RIVAL].items():
+    for metric, found in document["beside"][rival].items():
         table.add_row(
             metric,
             number(found["mean"]),
-            number(found[RIVAL]),
+            number(found[rival]),
             signed(found["difference"]),
             " – ".join(map(number, found["ci95"])),
             found["finding"],

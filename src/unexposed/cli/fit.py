@@ -48,6 +48,7 @@ def fit(
     from unexposed.data.read import read_log
     from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.methods import make
+    from unexposed.methods.simple_rival import simple_rival
     from unexposed.model.load import unlike
     from unexposed.model.save import check_ids, check_place
     from unexposed.training.checkpoint import EVERY, is_kept, place_beside
@@ -92,29 +93,33 @@ def fit(
         checkpoint=None if several else checkpoint,
         resume=resume,
         checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
+        rival=simple_rival(recommender, len(clicks), refit=False),
     )
     if split is not None:
         model = replace(model, facts=model.facts | {"split": split})
     if leads():
         model.save(out)
     say(training_line(model))
-    say(verdict_line(model))
+    for line in verdict_lines(model):
+        say(line)
     say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
 
 
-def verdict_line(model: "Model") -> str:
-    """One sentence on the model beside popularity on held-out clicks; a warning where it loses."""
-    from unexposed.ranking.verdict import RIVAL
+def verdict_lines(model: "Model") -> list[str]:
+    """A sentence for each rival of the model on held-out clicks; a warning where it loses."""
+    from unexposed.ranking.verdict import RIVAL, gains_of_facts
 
-    name = model.method.name
+    name, said = model.method.name, [str(one) for one in model.verdicts]
     if name == RIVAL:
-        return f"{name} is the list that other methods are compared with"
-    if model.verdict is None:
-        return (
+        return [f"{name} is the list that other methods are compared with"]
+    if not said:
+        return [
             f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "
             "them; judged pairs can tell (unexposed evaluate)"
-        )
-    return str(model.verdict)
+        ]
+    if name != "mf" and "mf" not in gains_of_facts(model.facts):
+        said.append(f"not trained beside mf: unexposed compare --methods popularity,mf,{name} does")
+    return said
 
 
 def training_line(model: "Model") -> str:

@@ -53,7 +53,8 @@ SplitRule = Annotated[
     typer.Option("--split", help="Clicks to hold out: random:0.1, time:0.8, last, date:2024-05-01"),
 ]
 ProtocolName = Annotated[
-    str, typer.Option("--protocol", help="How to evaluate: see `unexposed protocols`.")
+    str | None,
+    typer.Option("--protocol", help="See `unexposed protocols`. (default: catalogue)"),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")]
 CellName = Annotated[

@@ -27,7 +27,7 @@ def report(
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="For --judged: see `unexposed protocols`. (default: ubo-ijcai22)"),
+        typer.Option(help="For --judged: see `unexposed protocols`. (default: catalogue)"),
     ] = None,
     titles: Annotated[
         Path | None, typer.Option(help="Model: file with the names of items, by id.")

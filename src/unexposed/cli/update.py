@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unexposed.cli.features import with_features
-from unexposed.cli.fit import training_line, verdict_line
+from unexposed.cli.fit import training_line, verdict_lines
 from unexposed.cli.options import (
     NO_COLUMNS,
     Columns,
@@ -53,5 +53,6 @@ def update(
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
     updated.save(out)
     say(training_line(updated))
-    say(verdict_line(updated))
+    for line in verdict_lines(updated):
+        say(line)
     say(f"saved to {out}")

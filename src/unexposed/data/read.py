@@ -149,9 +149,10 @@ def read_judged(
 ) -> Judgements:
     """Judged pairs in the indices of `like`; pairs of an unknown user or item are left out.
 
-    Relevance is a column of 0 and 1, or a rating of at least the threshold. Ids are matched by
+    Relevance is a column of 0 and 1, or a rating of at least the threshold, or whether the pair
+    was clicked, where a table with neither says that. Ids are matched by
     value, else by how they print: "7" in a text file is the integer 7, "007" is not. With
-    `later_clicks`, a table that has neither column holds clicks: every row is relevant.
+    `later_clicks`, a table without such a column holds clicks: every row is relevant.
     """
     by_rating = rating is not None or threshold is not None
     if relevance is not None and by_rating:
@@ -163,8 +164,9 @@ def read_judged(
         names = pair_names(table, user, item)
         judged = named(table, "rating", rating, needed=False)
         if judged is None or not by_rating:
-            needed = judged is None and not (later_clicks and not by_rating)
-            label = named(table, "relevance", relevance, needed=needed)
+            clicked = None if judged or by_rating else named(table, "click", None, needed=False)
+            needed = judged is None and clicked is None and not (later_clicks and not by_rating)
+            label = named(table, "relevance", relevance, needed=needed) or clicked
             judged, limit = (judged, limit) if label is None else (label, None)
         if judged is None:
             rule = "no relevance or rating: every row is a click, and relevant"

@@ -1,4 +1,4 @@
-"""A model beside the popular list on the same judged users, by every metric of a protocol."""
+"""A model beside the popular list and `mf` on the same judged users, by every metric."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,26 +8,41 @@ from numpy.typing import NDArray
 
 from unexposed.evaluation import significance as statistics
 from unexposed.methods.popularity import Popularity, popular_list
+from unexposed.methods.simple_rival import simple_rival
 from unexposed.model.model import Model
+from unexposed.progress import Silent
 from unexposed.ranking import verdict as words
-from unexposed.ranking.verdict import Gain, Verdict
+from unexposed.ranking.verdict import RIVALS, Gain, Verdict, joined
+from unexposed.training.loop import INTERRUPTED
 
 MANY = 20_000  # users: from here on resampling gives what the t-test gives, and takes minutes
 Values = Mapping[str, NDArray[np.float64]]
 
 
-def rival_of(model: Model) -> Model | None:
-    """The popular list of the model's own clicks; None if the model is a popular list."""
-    return None if isinstance(model.method, Popularity) else popular_list(model.clicks)
+def rivals_of(model: Model) -> dict[str, Model]:
+    """The popular list of the model's own clicks, and `mf` where that trains in moments.
+
+    None of them for a model that is a popular list.
+    """
+    if isinstance(model.method, Popularity):
+        return {}
+    found = {words.RIVAL: popular_list(model.clicks)}
+    rival = simple_rival(model.method, len(model.clicks), refit=True)
+    if rival is None:
+        return found
+    trained = rival.fit(model.clicks, seed=model.facts.get("seed", 0), progress=Silent())
+    if trained.facts["ended"] == INTERRUPTED:
+        raise KeyboardInterrupt
+    return found | {rival.name: trained}
 
 
-def gains(model: Values, rival: Values) -> dict[str, dict[str, Any]]:
+def gains(model: Values, rival: Values, name: str = words.RIVAL) -> dict[str, dict[str, Any]]:
     """The gain by every metric that is finite for all users, as plain data."""
     found = {}
-    for name, ours in model.items():
-        theirs = rival[name]
+    for metric, ours in model.items():
+        theirs = rival[metric]
         if np.isfinite(ours).all() and np.isfinite(theirs).all():
-            found[name] = gain(ours, theirs).to_json()
+            found[metric] = gain(ours, theirs).to_json(name)
     return found
 
 
@@ -47,12 +62,20 @@ def headline(metrics: Iterable[str]) -> str:
     return "dcg@3" if "dcg@3" in names else names[0]
 
 
-def of_document(document: Mapping[str, Any]) -> Verdict | None:
-    """The verdict on judged pairs from what `describe` gives; None for the popular list itself."""
-    found = document.get("beside", {}).get(words.RIVAL)
-    if not found:
-        return None
-    metric = headline(found)
-    gains = {metric: Gain.from_json(found[metric])}
+def each_of_document(document: Mapping[str, Any]) -> list[Verdict]:
+    """The verdict on judged pairs beside each rival, from what `describe` gives."""
     where = f"on judged pairs ({document['protocol']})"
-    return words.verdict(document["method"], gains, where=where, readings={metric: metric})
+    said = []
+    for rival in RIVALS:
+        if not (found := document.get("beside", {}).get(rival)):
+            continue
+        metric = headline(found)
+        gains = {metric: Gain.from_json(found[metric], rival)}
+        name, readings = document["method"], {metric: metric}
+        said.append(words.verdict(name, gains, where=where, readings=readings, rival=rival))
+    return said
+
+
+def of_document(document: Mapping[str, Any]) -> Verdict | None:
+    """The verdict on judged pairs beside all rivals; None for the popular list itself."""
+    return joined(each_of_document(document))

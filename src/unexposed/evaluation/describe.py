@@ -23,7 +23,6 @@ from unexposed.evaluation.protocols import (
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue, metrics
 from unexposed.ranking.metrics import Ranking
-from unexposed.ranking.verdict import RIVAL
 
 LIST = 10  # items of each list that `recommended` describes
 EXPOSURE = ("seldom", "sometimes", "often")  # shown: a third of the relevant pairs each
@@ -71,11 +70,12 @@ def _beside(
     judged: Judgements | Impressions,
     by: Protocol,
 ) -> dict[str, Any]:
-    """The gain over the popular list by every metric; nothing for the popular list itself."""
-    rival = beside.rival_of(model)
-    if rival is None:
-        return {}
-    return {"beside": {RIVAL: beside.gains(values, evaluate(rival, judged, by).values)}}
+    """The gain over each rival by every metric; nothing for the popular list itself."""
+    found = {
+        name: beside.gains(values, evaluate(rival, judged, by).values, name)
+        for name, rival in beside.rivals_of(model).items()
+    }
+    return {"beside": found} if found else {}
 
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:

@@ -96,6 +96,18 @@ PROTOCOLS = {
         ),
     )
 }
+PAPER = "ubo-ijcai22"  # for data sets whose judged part was collected for it
+DEFAULT = "catalogue"  # takes any relevant pairs, later clicks among them
+
+
+def choice(judged: Judgements, by: Protocol) -> str | None:
+    """Say which protocol was taken where another would use irrelevant pairs; else None."""
+    if not by.takes_clicks or judged.relevant.all():
+        return None
+    return (
+        f"evaluated by protocol {by.name}: {by.about}, so irrelevant pairs are not used; "
+        "--protocol judged ranks among a user's judged items instead"
+    )
 
 
 def protocol(name: str | Protocol) -> Protocol:

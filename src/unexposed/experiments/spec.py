@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
-from unexposed.evaluation.protocols import Protocol, protocol
+from unexposed.evaluation.protocols import PAPER, Protocol, protocol
 from unexposed.evaluation.truth import TRUE_RELEVANCE
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import guides, matrix, oracles
@@ -198,7 +198,7 @@ def _with_criterion(document: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _protocol_names(document: dict[str, Any]) -> list[Any]:
-    return [document.get("protocol", "ubo-ijcai22"), *document.get("also", [])]
+    return [document.get("protocol", PAPER), *document.get("also", [])]
 
 
 def _protocol(name: object, where: str) -> Protocol:

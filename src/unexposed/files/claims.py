@@ -46,11 +46,19 @@ def table_of(rule: Rule) -> Rule:
     return lambda value: isinstance(value, dict) and all(map(rule, value.values()))
 
 
-def is_gain(value: Any) -> bool:
+def is_verdict(value: Any) -> bool:
+    """Whether a value holds gains by rival and reading."""
+    return isinstance(value, dict) and all(
+        isinstance(gains, dict) and all(is_gain(gain, rival) for gain in gains.values())
+        for rival, gains in value.items()
+    )
+
+
+def is_gain(value: Any, rival: str) -> bool:
     """Whether a value is what `Gain.to_json` of `ranking.verdict` writes, or holds more."""
     if not isinstance(value, dict):
         return False
-    numbers = (value.get(name) for name in ("mean", "popularity", "difference", "p_value"))
+    numbers = (value.get(name) for name in ("mean", rival, "difference", "p_value"))
     ends = value.get("ci95", [])
     return (
         all(map(is_number, numbers))
@@ -82,7 +90,7 @@ FACTS: dict[str, Rule] = TRAINED | {
     "seed": lambda value: type(value) is int,
     "engine": is_text,
     "criteria": table_of(list_of(is_number)),  # of the chosen epoch: value, standard error
-    "verdict": table_of(table_of(is_gain)),  # of the chosen epoch, by rival and reading
+    "verdict": is_verdict,  # of the chosen epoch, by rival and reading
     "resumed_at": list_of(is_epochs),
     "refitted_on": is_count,
     "side": list_of(is_text),

@@ -6,9 +6,8 @@ from typing import Any
 from unexposed import progress as show
 from unexposed.evaluation import compare as room
 from unexposed.evaluation.compare import Comparison
-from unexposed.evaluation.protocols import Protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol
 from unexposed.front.given import (
-    PROTOCOL,
     Columns,
     Methods,
     as_methods,
@@ -22,7 +21,7 @@ def compare(
     methods: Methods,
     judged: Any = None,
     *,
-    protocol: str | Protocol = PROTOCOL,
+    protocol: str | Protocol = DEFAULT,
     metrics: str | Iterable[str] | None = None,
     seeds: int = 5,
     criterion: str | None = None,

@@ -10,8 +10,8 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.read import read_log
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import protocols
-from unexposed.evaluation.protocols import Protocol
-from unexposed.front.given import NO_COLUMNS, PROTOCOL, as_judged, as_methods, as_protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol
+from unexposed.front.given import NO_COLUMNS, as_judged, as_methods, as_protocol
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 
@@ -34,7 +34,7 @@ class Estimator(Shown):
         method: str | Recommender = "mf",
         *,
         seed: int = 0,
-        protocol: str | Protocol = PROTOCOL,
+        protocol: str | Protocol = DEFAULT,
         metric: str = "ndcg@10",
     ) -> None:
         self.method = method

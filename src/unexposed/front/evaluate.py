@@ -17,9 +17,8 @@ from unexposed.data.shown import Impressions
 from unexposed.evaluation import protocols
 from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
-from unexposed.evaluation.protocols import Protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol
 from unexposed.front.given import (
-    PROTOCOL,
     Columns,
     as_impressions,
     as_judged,
@@ -86,7 +85,7 @@ class Evaluation(Shown):
         """The table of `frame`, and how the lists spread over the catalogue."""
         frame, lists = self.frame(), self.document["recommended"]
         said = self.verdict
-        facts = {} if said is None else {f"beside {RIVAL}": str(said)}
+        facts = {} if said is None else {"verdict": str(said)}
         facts |= {
             f"top {lists['k']} lists": f"{lists['coverage']:.0%} of the catalogue, "
             f"mean item has {lists['mean_popularity']:.0f} clicks"
@@ -96,7 +95,7 @@ class Evaluation(Shown):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the model is above the popular list, in a sentence; None for that list itself."""
+        """Whether the model is above the popular list and `mf`; None for that list itself."""
         return of_document(self.document)
 
     def _line(self) -> str:
@@ -115,7 +114,7 @@ def _gain(found: dict[str, Any] | None) -> dict[str, float | None]:
 def evaluate(
     model: Any,
     judged: Any,
-    protocol: str | Protocol = PROTOCOL,
+    protocol: str | Protocol = DEFAULT,
     *,
     metrics: str | Iterable[str] | None = None,
     user: str | None = None,

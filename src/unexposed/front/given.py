@@ -24,7 +24,6 @@ from unexposed.model.recommender import Recommender
 from unexposed.ranking import metrics as readings
 from unexposed.ranking.held_out import criterion as criterion_named
 
-PROTOCOL = "catalogue"  # evaluates any relevant pairs, whoever collected them
 JUDGING = 0.2  # share of the clicks that judge where nothing else does
 
 Methods = str | Recommender | Iterable[str | Recommender] | Mapping[str, str | Recommender]

@@ -7,8 +7,8 @@ from typing import Any
 
 from unexposed.cards import Card, Shown
 from unexposed.errors import InputError, as_path
-from unexposed.evaluation.protocols import Protocol
-from unexposed.front.given import PROTOCOL, Columns, as_judged, as_model, as_protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol
+from unexposed.front.given import Columns, as_judged, as_model, as_protocol
 from unexposed.model.model import Model
 from unexposed.report import experiments, pages
 
@@ -60,7 +60,7 @@ def report(
     columns = Columns(user, item, rating, threshold, delimiter)
     by = None if protocol is None else as_protocol(protocol)
     if judged is not None:
-        by = by or as_protocol(PROTOCOL)
+        by = by or as_protocol(DEFAULT)
         judged = as_judged(judged, found, columns, by)
     given = pages.Given(judged, by, titles, title, columns.given())
     document = pages.model_document(found, given)

@@ -13,13 +13,13 @@ from unexposed import memory
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.errors import InputError
 from unexposed.maths import algebra, exposure
-from unexposed.methods.popularity import popular_list
+from unexposed.methods.popularity import with_popular
 from unexposed.model.filters import entries
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.ranking.held_out import CRITERIA, DEFAULT
-from unexposed.ranking.verdict import on_held_out
+from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.settings import setting
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
@@ -61,6 +61,7 @@ class EASE(Recommender):
         side: Side,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        rivals: Rivals = NO_RIVALS,
     ) -> tuple[Parameters, dict[str, Any]]:
         del seed, checkpoint
         if clicks.n_items > MOST_ITEMS:
@@ -74,9 +75,9 @@ class EASE(Recommender):
         facts = dict[str, Any]()
         if len(held_out) and (clicks.n_items <= FEW_ITEMS or not self.refit):
             parameters = self._solved(clicks, side)
-            scores, popular = partial(self.scores, parameters, clicks=clicks), popular_list(clicks)
-            by = CRITERIA[DEFAULT]
-            facts = {"verdict": on_held_out(scores, popular.scores, clicks, held_out, by)}
+            scores = partial(self.scores, parameters, clicks=clicks)
+            every, by = with_popular(rivals, clicks), CRITERIA[DEFAULT]
+            facts = {"verdict": on_held_out(scores, every, clicks, held_out, by)}
             if not self.refit:
                 return parameters, facts
         return self._solved(clicks.union(held_out) if self.refit else clicks, side), facts

@@ -11,6 +11,7 @@ from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
+from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
 
@@ -32,8 +33,9 @@ class Popularity(Recommender):
         side: Side,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        rivals: Rivals = NO_RIVALS,
     ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, seed, side, progress, checkpoint
+        del held_out, seed, side, progress, checkpoint, rivals
         return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
 
     def user_rows(
@@ -54,3 +56,8 @@ class Popularity(Recommender):
 def popular_list(clicks: Clicks) -> Model:
     """The popular list of exactly these clicks, to compare others with."""
     return Model(Popularity(), {"item_counts": clicks.item_counts.astype(np.float32)}, clicks, {})
+
+
+def with_popular(rivals: Rivals, clicks: Clicks) -> Rivals:
+    """The popular list of these clicks before the other rivals."""
+    return {Popularity.name: lambda: popular_list(clicks).scores, **rivals}

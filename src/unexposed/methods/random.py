@@ -9,6 +9,7 @@ from unexposed.data.clicks import Clicks, Indices
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block, pair_hash
+from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
 
@@ -30,8 +31,9 @@ class Random(Recommender):
         side: Side,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        rivals: Rivals = NO_RIVALS,
     ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, side, progress, checkpoint
+        del held_out, side, progress, checkpoint, rivals
         return {
             "seed": np.array([seed], dtype=np.int64),
             "items": np.arange(clicks.n_items, dtype=np.int32),

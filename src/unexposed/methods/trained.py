@@ -11,7 +11,7 @@ from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
-from unexposed.methods.popularity import popular_list
+from unexposed.methods.popularity import with_popular
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.by_traffic import ByTraffic
@@ -24,7 +24,7 @@ from unexposed.ranking.held_out import (
     held_out_quality,
     qualities,
 )
-from unexposed.ranking.verdict import on_held_out
+from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
 from unexposed.training import loop as training
@@ -161,6 +161,7 @@ class TrainedMethod(Recommender):
         side: Side,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        rivals: Rivals = NO_RIVALS,
     ) -> tuple[Parameters, dict[str, Any]]:
         def trained(
             loop: training.Loop, clicks: Clicks, checkpoint: Checkpoint | None
@@ -186,7 +187,7 @@ class TrainedMethod(Recommender):
         parameters, facts = trained(loop, clicks, checkpoint)
         facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
         if len(held_out) and facts["ended"] != training.INTERRUPTED:
-            facts = self._judged_by_all(parameters, facts, clicks, held_out)
+            facts = self._judged_by_all(parameters, facts, clicks, held_out, rivals)
         if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
         every, epochs = clicks.union(held_out), facts["best_epoch"]
@@ -206,17 +207,21 @@ class TrainedMethod(Recommender):
         )
 
     def _judged_by_all(
-        self, parameters: Parameters, facts: dict[str, Any], clicks: Clicks, held_out: Clicks
+        self,
+        parameters: Parameters,
+        facts: dict[str, Any],
+        clicks: Clicks,
+        held_out: Clicks,
+        rivals: Rivals,
     ) -> dict[str, Any]:
         """The facts with the quality of the chosen epoch by every criterion, and its verdict."""
         scores = partial(self.scores, parameters, clicks=clicks)
+        every = with_popular(rivals, clicks)
         try:
             by_all, beside = ranks.led(
                 lambda: (
                     qualities(scores, clicks, held_out),
-                    on_held_out(
-                        scores, popular_list(clicks).scores, clicks, held_out, self.criterion
-                    ),
+                    on_held_out(scores, every, clicks, held_out, self.criterion),
                 )
             )
         except KeyboardInterrupt:

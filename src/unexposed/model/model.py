@@ -20,7 +20,7 @@ from unexposed.model import fold_in, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
-from unexposed.ranking.verdict import RIVAL, Verdict, of_facts
+from unexposed.ranking.verdict import Verdict, each_of_facts, joined
 from unexposed.settings import changed
 from unexposed.training.checkpoint import remove
 from unexposed.training.given import Parameters, Side
@@ -66,7 +66,7 @@ class Model(Shown):
         ]
         return Card(
             f"Model: {self._line()}",
-            ({} if self.verdict is None else {f"beside {RIVAL}": str(self.verdict)})
+            ({} if self.verdict is None else {"verdict": str(self.verdict)})
             | {said[name]: value for name, value in facts.items() if value is not None}
             | {"settings": ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"},
             curves=curves,
@@ -76,10 +76,16 @@ class Model(Shown):
     def verdict(self) -> Verdict | None:
         """Whether the model was above the popular list on held-out clicks, in a sentence.
 
-        None where no clicks were held out, or too few. With `refit`, this is the model of the
-        chosen epoch, before the training on all clicks.
+        `mf` follows where `fit` was told to train it beside. None where no clicks were held out,
+        or too few. With `refit`, this is the model of the chosen epoch, before the training on all
+        clicks.
         """
-        return of_facts(self.method.name, self.facts)
+        return joined(self.verdicts)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on held-out clicks beside each rival, a sentence each."""
+        return each_of_facts(self.method.name, self.facts)
 
     @property
     def user_ids(self) -> Ids:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
@@ -16,10 +17,12 @@ from unexposed.data.clicks import Clicks, Indices, check_clicks
 from unexposed.errors import InputError
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
-from unexposed.ranking.blocks import Block, pairs_from_rows
+from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
+from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.apart import check_ids, without_held_out, without_traffic
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
+from unexposed.training.loop import INTERRUPTED
 
 
 class Vectors(NamedTuple):
@@ -81,12 +84,15 @@ class Recommender(Shown, ABC):
         checkpoint: str | Path | None = None,
         checkpoint_every: float = EVERY,
         resume: bool = False,
+        rival: "Recommender | None" = None,
     ) -> Model:
         """Learn from clicks; held-out clicks choose the epoch (by default a tenth of the clicks).
 
         `checkpoint` names a folder from which a killed training resumes: pass it again with
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
+
+        `rival` is a simpler method, trained on the same clicks for the model's verdict alone.
 
         In a process group of torch.distributed all ranks call this with the same arguments, train
         together, and each returns the model (see docs/scaling.md).
@@ -130,7 +136,13 @@ class Recommender(Shown, ABC):
                 of = fingerprint(self, clicks, held_out, seed=seed, side=side)
                 others.check_alike(of)
             parameters, facts = self.train(
-                clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
+                clicks,
+                held_out,
+                seed=seed,
+                side=side,
+                progress=shown,
+                checkpoint=kept,
+                rivals=_rivals(rival, clicks, held_out, seed=seed),
             )
         facts = facts | told | ({"side": beside} if beside else {})
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
@@ -169,8 +181,12 @@ class Recommender(Shown, ABC):
         side: Side,
         progress: show.Progress,
         checkpoint: Checkpoint | None = None,
+        rivals: Rivals = NO_RIVALS,
     ) -> tuple[Parameters, dict[str, Any]]:
-        """The learned parameters by name, and facts about the training."""
+        """The learned parameters by name, and facts about the training.
+
+        The verdict among them says how the model stands beside the rivals on held-out clicks.
+        """
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         """How relevant every item is to each of these users; only the order matters.
@@ -242,6 +258,21 @@ class Recommender(Shown, ABC):
     ) -> NDArray[np.float32]:
         """The exposure of each pair, by default taken from whole rows."""
         return pairs_from_rows(lambda part: self.exposure(parameters, part), users, items)
+
+
+def _rivals(rival: Recommender | None, clicks: Clicks, held_out: Clicks, *, seed: int) -> Rivals:
+    """A method's scores by its name, learned without the held-out clicks when asked for."""
+    if rival is None:
+        return NO_RIVALS
+    blind = replace(rival, **({"refit": False} if "refit" in checks.values(rival) else {}))
+
+    def scores() -> Scores:
+        model = blind.fit(clicks, held_out, seed=seed, progress=show.Silent())
+        if model.facts.get("ended") == INTERRUPTED:
+            raise KeyboardInterrupt
+        return partial(blind.scores, model.parameters, clicks=clicks)
+
+    return {rival.name: scores}
 
 
 def _shown(progress: show.Progress | None, others: ranks.Ranks | None) -> show.Progress:

@@ -1,11 +1,11 @@
-"""Whether a model is better than the popular list: differences over users, and plain words."""
+"""Whether a model is better than the popular list and `mf`: differences over users, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from unexposed.cards import number, signed
@@ -15,6 +15,7 @@ from unexposed.ranking.blocks import Scores
 from unexposed.ranking.held_out import Criterion, quality, ranked
 
 RIVAL = "popularity"
+RIVALS = {RIVAL: "the popular list", "mf": "mf"}  # that a model stands beside, and in a sentence
 CHANCE = 0.05  # a p-value above it may be chance
 FEWEST = 10  # users, for a t-test that says anything
 K = 10
@@ -28,15 +29,19 @@ HOW: dict[Finding, str] = {
 # the readings of held-out clicks, by their name in a model's facts
 READINGS = {"clicks": f"NDCG@{K}", "weighed": "with popular items weighed down"}
 
-BEFORE = (
-    "do not put it into production before judged pairs (unexposed evaluate) or a test with real "
-    "users show a gain"
-)
+BEFORE = {
+    RIVAL: "do not put it into production before judged pairs (unexposed evaluate) or a test with "
+    "real users show a gain",
+    "mf": "mf is simpler: take it instead, unless a test with real users shows a gain",
+}
 BY_READING = (
     "held-out clicks are on items that were shown, mostly popular ones, so before production "
     "judged pairs (unexposed evaluate) or a test with real users must decide"
 )
-NO_SIGN = "nothing here says that it is better than the popular list"
+NO_SIGN = "nothing here says that it is better than"
+
+Rivals = Mapping[str, Callable[[], Scores]]  # by name; each is trained when it is asked for
+NO_RIVALS: Rivals = {}
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,10 @@ class Gain:
             return "chance"
         return "above" if self.difference > 0 else "below"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, rival: str = RIVAL) -> dict[str, Any]:
         return {
             "mean": self.mean,
-            RIVAL: self.rival,
+            rival: self.rival,
             "difference": self.difference,
             "ci95": [self.low, self.high],
             "p_value": self.p,
@@ -75,10 +80,10 @@ class Gain:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> "Gain":
+    def from_json(said: Mapping[str, Any], rival: str = RIVAL) -> "Gain":
         """Read what `to_json` wrote; difference and finding follow from the rest."""
         low, high = said["ci95"]
-        return Gain(said["mean"], said[RIVAL], low, high, said["p_value"], said["users"])
+        return Gain(said["mean"], said[rival], low, high, said["p_value"], said["users"])
 
     def __str__(self) -> str:
         size = f"{signed(self.difference)} [{number(self.low)}, {number(self.high)}]"
@@ -114,42 +119,82 @@ def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
 
 
 def on_held_out(
-    model: Scores, popular: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
+    model: Scores, rivals: Rivals, clicks: Clicks, held_out: Clicks, by: Criterion
 ) -> dict[str, Any]:
-    """The gain on held-out clicks, each click alike and by this criterion, as a fact of a model.
+    """The gain over each rival on held-out clicks, by every reading, as a fact of a model."""
+    ours = _readings(model, clicks, held_out, by)
+    beside: dict[str, Any] = {}
+    for name, rival in rivals.items():
+        theirs = _readings(rival(), clicks, held_out, by)
+        found = {reading: gain(ours[reading], theirs[reading]) for reading in ours}
+        said = {reading: one.to_json(name) for reading, one in found.items() if one is not None}
+        beside |= {name: said} if said else {}
+    return beside
+
+
+def _readings(
+    scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
+) -> dict[str, NDArray[np.float64]]:
+    """A value for each user with every held-out click alike, and one by this criterion.
 
     A criterion that does not weigh popular items down adds nothing to the first reading.
     """
-    both = (model, popular)
-    alike = replace(by, draw="all")
-    rankings = [ranked(scores, clicks, held_out, alike) for scores in both]
-    found = {"clicks": gain(*(metrics.ndcg(ranking, K) for ranking in rankings))}
+    ranking = ranked(scores, clicks, held_out, replace(by, draw="all"))
+    found = {"clicks": metrics.ndcg(ranking, K)}
     if by.draw != "all":
-        rankings = [ranked(scores, clicks, held_out, by) for scores in both]
+        ranking = ranked(scores, clicks, held_out, by)
     if by.exponent > -1 or by.draw != "all":
-        found["weighed"] = gain(*(quality(ranking, by) for ranking in rankings))
-    said = {name: one.to_json() for name, one in found.items() if one is not None}
-    return {RIVAL: said} if said else {}
+        found["weighed"] = quality(ranking, by)
+    return found
 
 
-def of_facts(method: str, facts: Mapping[str, Any]) -> Verdict | None:
-    """The verdict on held-out clicks from a model's facts; None where they hold none."""
-    said = facts.get("verdict", {}).get(RIVAL, {})
-    gains = {n: Gain.from_json(said[n]) for n in READINGS if n in said}
-    if not gains:
+def each_of_facts(method: str, facts: Mapping[str, Any]) -> list[Verdict]:
+    """The verdict on held-out clicks beside each rival in a model's facts."""
+    return [
+        verdict(method, gains, where="on held-out clicks", readings=READINGS, rival=rival)
+        for rival, gains in gains_of_facts(facts).items()
+    ]
+
+
+def gains_of_facts(facts: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
+    """The gains on held-out clicks in a model's facts, by rival and reading; empty ones left out.
+
+    A file may have said anything: names are known ones, difference and finding are derived.
+    """
+    found = {}
+    for rival in RIVALS:
+        said = facts.get("verdict", {}).get(rival, {})
+        if gains := {n: Gain.from_json(said[n], rival) for n in READINGS if n in said}:
+            found[rival] = gains
+    return found
+
+
+def joined(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """All in one sentence, which warns if any does; None for none."""
+    every = list(verdicts)
+    if not every:
         return None
-    return verdict(method, gains, where="on held-out clicks", readings=READINGS)
+    return Verdict("; ".join(one.text for one in every), any(one.warns for one in every))
 
 
 def verdict(
-    method: str, gains: Mapping[str, Gain], *, where: str, readings: Mapping[str, str]
+    method: str,
+    gains: Mapping[str, Gain],
+    *,
+    where: str,
+    readings: Mapping[str, str],
+    rival: str = RIVAL,
 ) -> Verdict:
     """Say by every reading whether the method is above its rival; a loss by any is a warning."""
     (first, leading), *others = gains.items()
-    text = f"{where} {method} is {HOW[leading.finding]} {RIVAL}: {readings[first]} {leading}"
+    text = f"{where} {method} is {HOW[leading.finding]} {rival}: {readings[first]} {leading}"
     for name, one in others:
         text += f"; {readings[name]} it is {HOW[one.finding].removesuffix(' from')}: {one}"
     findings = {one.finding for one in gains.values()}
     if "below" in findings:
-        return Verdict(f"{text}; {BY_READING if 'above' in findings else BEFORE}", warns=True)
-    return Verdict(f"{text}; {NO_SIGN}" if findings == {"chance"} else text, warns=False)
+        return Verdict(
+            f"{text}; {BY_READING if 'above' in findings else BEFORE[rival]}", warns=True
+        )
+    if findings == {"chance"}:
+        text += f"; {NO_SIGN} {RIVALS[rival]}"
+    return Verdict(text, warns=False)

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from unexposed.data.clicks import Judgements
 from unexposed.data.read import check_title, read_judged, read_titles
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import Protocol, protocol
+from unexposed.evaluation.protocols import Protocol, choice, protocol
 from unexposed.files.whole import write_whole
 from unexposed.methods import load
 from unexposed.model.model import Model
 from unexposed.model.save import MODEL
 from unexposed.ranking.verdict import RIVAL
-from unexposed.report import origin_tables, page, portrait, tables
+from unexposed.report import origin_tables, page, portrait, tables, verdict_tables
 from unexposed.report import portrait_figures as draw
 from unexposed.report import portrait_tables as make
 from unexposed.report.drawing import need
@@ -120,6 +120,8 @@ def model_document(
     judged = given.judged
     if judged is not None and not isinstance(judged, Judgements):
         judged = read_judged(judged, model, **given.columns, later_clicks=by.takes_clicks, say=say)
+        if given.protocol is None and (said := choice(judged, by)):
+            say(said)
     called = page.Names(model.user_ids, model.item_ids, names)
     return portrait.document(model, called, judged, by=by)
 
@@ -136,7 +138,7 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
         title=f"What {document['method']} learned from the log",
         data=document,
         lead=make.lead(document),
-        headline=make.verdict_headline(document),
+        head=verdict_tables.head(document),
         is_rival=document["method"] == RIVAL,  # what others are compared with
         has_exposure=any(
             row["exposure"] is not None
@@ -149,7 +151,8 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
             "relations": draw.relations(document["relations"]),
         },
         tables={
-            "verdict": make.verdict(document),
+            "verdict": verdict_tables.tables(document),
+            "verdict_notes": verdict_tables.notes(document),
             "lists": make.lists(document["lists"]),
             "judged": make.judged(document["judged"]) if document["judged"] else None,
             "lifted": [

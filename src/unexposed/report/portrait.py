@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from unexposed import settings
 from unexposed.data.clicks import Clicks, Judgements
-from unexposed.evaluation.beside import headline, of_document
+from unexposed.evaluation.beside import each_of_document, headline
 from unexposed.evaluation.describe import describe
-from unexposed.evaluation.protocols import PROTOCOLS, Protocol
+from unexposed.evaluation.protocols import DEFAULT, PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue
-from unexposed.ranking.verdict import READINGS, RIVAL, Gain
+from unexposed.ranking.verdict import RIVALS, gains_of_facts
 from unexposed.report import sampled
 from unexposed.report.closeups import closeups
 from unexposed.report.page import Names
@@ -28,7 +28,7 @@ FACTS = (
     *("seed", "epochs_run", "best_epoch", "ended", "losses", "held_out", "seconds", "engine"),
     "refitted_on",
 )
-PROTOCOL = PROTOCOLS["ubo-ijcai22"]
+PROTOCOL = PROTOCOLS[DEFAULT]
 
 
 def document(
@@ -58,18 +58,20 @@ def document(
 
 
 def verdict(model: Model, judged: dict[str, Any] | None) -> dict[str, Any]:
-    """The model beside the popular list, on held-out clicks and on judged pairs, and in words."""
-    said = [model.verdict, None if judged is None else of_document(judged)]
-    kept = [one for one in said if one is not None]
-    gains = model.facts.get("verdict", {}).get(RIVAL, {})
-    # a file may have said anything: difference and finding follow from the other numbers
-    readings = {n: Gain.from_json(gains[n]).to_json() for n in READINGS if n in gains}
-    beside = {} if judged is None else judged.get("beside", {}).get(RIVAL, {})
+    """The model beside each rival, on held-out clicks and on judged pairs, and in words."""
+    said = [*model.verdicts, *(each_of_document(judged) if judged else [])]
+    held_out, pairs = gains_of_facts(model.facts), (judged or {}).get("beside", {})
+    beside = {}
+    for rival in RIVALS:
+        readings = {n: gain.to_json(rival) for n, gain in held_out.get(rival, {}).items()}
+        found = pairs.get(rival, {})
+        leading = {headline(found): found[headline(found)]} if found else {}
+        if readings or leading:
+            beside[rival] = {"held_out": readings, "judged": leading}
     return {
-        "held_out": readings,
-        "judged": {headline(beside): beside[headline(beside)]} if beside else {},
-        "warns": any(one.warns for one in kept),
-        "says": [str(one) for one in kept],
+        "beside": beside,
+        "warns": any(one.warns for one in said),
+        "says": [str(one) for one in said],
     }
 
 

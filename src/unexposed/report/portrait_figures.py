@@ -73,8 +73,8 @@ def relations(data: dict[str, Any]) -> Figure | None:
     """Exposure and relevance by clicks of the item and activity of the user."""
     panels = []
     for what, title in (
-        ("exposure", "Under this model: how likely an item was shown"),
-        ("relevance", "Under this model: how likely a click is, once shown"),
+        ("exposure", "Exposure under this model"),
+        ("relevance", "Relevance under this model"),
     ):
         if what == "exposure" and data["exposure_is_assumed"]:
             continue  # it follows popularity by assumption: drawn, it would look like a finding
@@ -88,7 +88,8 @@ def relations(data: dict[str, Any]) -> Figure | None:
         return None
     title = "What it assigns to popular and rare items"
     caption = (
-        f"Means over {data['pairs']:,} sampled pairs without a click. They describe the model: "
+        "Exposure is how likely an item was shown, relevance how likely a click is, once shown: "
+        f"means over {data['pairs']:,} sampled pairs without a click. They describe the model; "
         "clicks alone cannot say how often an item was shown."
     )
     return Figure("relations", title, caption, panels, list(ACTIVITY), columns=2)

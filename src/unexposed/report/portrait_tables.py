@@ -4,66 +4,8 @@ from typing import Any
 
 from unexposed.cards import NONE, number, signed
 from unexposed.evaluation.beside import headline
-from unexposed.ranking.verdict import READINGS, RIVAL, K
+from unexposed.ranking.verdict import RIVAL
 from unexposed.report.tables import Cell, Table, cells, seconds, setting_value, shown
-
-WORDS = {  # of a finding, in the table of the verdict
-    "above": ("above", "more than chance"),
-    "below": ("below", "more than chance"),
-    "chance": ("no clear difference", "no more than chance"),
-}
-HEADLINES = {  # by the findings of all readings
-    frozenset({"above"}): "Better than the popular list, by more than chance",
-    frozenset({"below"}): "Warning: it loses to the popular list",
-    frozenset({"chance"}): "No sign that it is better than the popular list",
-    frozenset({"above", "chance"}): "Better than the popular list by one reading, but not by all",
-    frozenset({"above", "below"}): "Warning: it loses to the popular list by one reading",
-    frozenset({"below", "chance"}): "Warning: it loses to the popular list by one reading",
-}
-
-
-def verdict_headline(data: dict[str, Any]) -> str:
-    """The verdict on a model in a few words."""
-    if data["method"] == RIVAL:
-        return "This is the popular list, which other models are compared with"
-    gains = [*data["verdict"]["held_out"].values(), *data["verdict"]["judged"].values()]
-    found = frozenset(gain["finding"] for gain in gains)
-    if not found:
-        return "No verdict: nothing was held out to compare it with the popular list"
-    return HEADLINES.get(found, "Warning: it loses to the popular list by one reading")
-
-
-def verdict(data: dict[str, Any]) -> Table | None:
-    """The model beside the popular list by every reading; None where there is none."""
-    said = data["verdict"]
-    gains = [("held-out clicks", READINGS[name], gain) for name, gain in said["held_out"].items()]
-    gains += [("judged pairs", shown(name), gain) for name, gain in said["judged"].items()]
-    if not gains:
-        return None
-    rows = [
-        cells(
-            _found(where, reading, gain["finding"]),
-            *(number(gain["mean"]), number(gain[RIVAL])),
-            Cell(signed(gain["difference"]), aside=" … ".join(map(number, gain["ci95"]))),
-        )
-        for where, reading, gain in gains
-    ]
-    heads = ["", data["method"], "popular list", "difference"]
-    notes = ["In brackets the 95 % interval over users; chance: p > .05."]
-    if said["held_out"]:
-        notes.append(
-            f"Held-out clicks are a part of the log that training did not see; NDCG@{K} ranks them "
-            "among all items that the user has not clicked. They chose the epoch as well, so they "
-            "flatter the model a little."
-        )
-    notes.append("`unexposed compare` shows `mf` and other methods beside both.")
-    return Table("gains", "Beside the popular list", heads, rows, notes)
-
-
-def _found(where: str, reading: str, finding: str) -> Cell:
-    """What a row of the verdict says in words, so that a narrow page need not be scrolled."""
-    how, chance = WORDS[finding]
-    return Cell(f"{where}: {how}", bold=finding != "chance", aside=f"{reading}; {chance}")
 
 
 def lead(data: dict[str, Any]) -> list[str]:
