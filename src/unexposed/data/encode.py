@@ -161,9 +161,9 @@ def _unlike(parts: Sequence[Kind], name: str) -> InputError:
 
 def ids_of(values: Values) -> Ids:
     """Distinct values as ids."""
-    if isinstance(values, list):
-        return Ids(np.fromiter(values, dtype=object, count=len(values)))
-    return Ids(values.to_numpy()) if values.dtype == pl.Int64 else Ids.of(values.to_list())
+    if isinstance(values, pl.Series) and values.dtype == pl.Int64:
+        return Ids(values.to_numpy())
+    return Ids(np.fromiter(values, dtype=object, count=len(values)))
 
 
 def _check_room(source: str, values: pl.Series, name: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
 from unexposed.data.columns import named, pair_names, refuse_twice
 from unexposed.data.delimited import Column, check_text, text_lines
+from unexposed.data.divided import divides, read_divided
 from unexposed.data.encode import encode, encode_pairs
 from unexposed.data.ids import Ids, match
 from unexposed.data.logged import check_log, clicks_of
@@ -22,6 +23,7 @@ from unexposed.data.rows import join, read_part
 from unexposed.data.sources import Table, existing, opened, refusing
 from unexposed.data.values import binary, limit_of, rated
 from unexposed.errors import InputError, LogWarning, plain
+from unexposed.ranks import leads, several
 
 Say = Callable[[str], object]
 
@@ -62,6 +64,8 @@ def read_log(
     if sp.issparse(source):
         limit_of(threshold)
         clicks = clicks_of_matrix(source, threshold)
+    elif several() and divides(source):
+        clicks = read_divided(source, asked, delimiter=delimiter, any_size=any_size)
     else:
         with opened(source, delimiter, query) as table:
             plan = plan_of(table, asked)
@@ -76,6 +80,8 @@ def read_log(
 
 def tell(read: Read, say: Say | None) -> None:
     """Say how a log was read; where nobody listens, warn of what was dropped or assumed."""
+    if not leads():
+        return
     sayer(say)(str(read))
     if say is None and read.doubts:
         warnings.warn(str(read), LogWarning, stacklevel=3)
