@@ -16,7 +16,7 @@ from unexposed.data import database
 from unexposed.data.about import About, summary
 from unexposed.data.clicks import Clicks
 from unexposed.data.encode import joint_kind
-from unexposed.data.logged import check_log, clicks_of
+from unexposed.data.logged import check_log, clicks_by_blocks
 from unexposed.data.numbering import places_among_all
 from unexposed.data.parts import Part as FileOfLog
 from unexposed.data.parts import Parts, hive_columns
@@ -66,7 +66,9 @@ def read_divided(
         rows = shuffle.owned(told)
         sizes = {"n_users": n_users, "n_items": len(rows.item_ids)}
         check_log(listing.name, told, listing.plan, **sizes, any_size=any_size)
-        own = counted(clicks_of(listing.name, rows, told, listing.plan), users, n_users, ranks)
+        own = clicks_by_blocks(listing.name, rows, told, listing.plan)
+        del rows
+        own = counted(own, users, n_users, ranks)
         assert own.read is not None
         return replace(own, read=replace(own.read, pairs=own.n_clicks))
 

@@ -1,6 +1,8 @@
 """The rows of a log become clicks, and impressions where it has them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from unexposed.data.plan import Plan
 from unexposed.data.rows import Rows
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
+
+BLOCK = 1 << 19  # rows whose pairs are merged at a time
+SHOWN = ("users", "items", "shown", "clicked", "propensity")  # columns of impressions
 
 
 def check_log(
@@ -53,6 +58,44 @@ def clicks_of(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
         told.doubts,
     )
     return replace(clicks, shown=shown, read=read)
+
+
+def clicks_by_blocks(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
+    """As `clicks_of`, a block of users at a time: merging takes several times a block's memory."""
+    found = [clicks_of(source, block, told, plan) for block in _blocks(rows)]
+    shown = [part.shown for part in found if part.shown is not None]
+    return replace(
+        found[0],
+        **_joined(found, "users", "items", "counts", "times"),
+        shown=replace(shown[0], **_joined(shown, *SHOWN)) if shown else None,
+    )
+
+
+def _blocks(rows: Rows) -> Iterator[Rows]:
+    """The rows of some users after another, in their order."""
+    per_user = np.bincount(rows.users, minlength=len(rows.user_ids))
+    block = (np.cumsum(per_user) // BLOCK).astype(np.uint32)[rows.users]
+    order = np.argsort(block, kind="stable")
+    ends = np.cumsum(np.bincount(block, minlength=1))
+    timed = np.cumsum(rows.clicked) - 1  # where the time of a clicked row is
+    for at in np.split(order, ends[:-1]):
+        clicked = rows.clicked[at]
+        yield replace(
+            rows,
+            users=rows.users[at],
+            items=rows.items[at],
+            clicked=clicked,
+            shown=rows.shown[at],
+            counts=None if rows.counts is None else rows.counts[at],
+            times=None if rows.times is None else rows.times[timed[at[clicked]]],
+            propensity=None if rows.propensity is None else rows.propensity[at],
+        )
+
+
+def _joined(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    """Columns of all parts, one after the other; None where a part has none."""
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    return {n: None if found[0] is None else np.concatenate(found) for n, found in columns.items()}
 
 
 def impressions(rows: Rows, *, apart: bool) -> Impressions:
