@@ -2,20 +2,41 @@
 
 A process group of torch.distributed comes from torchrun, Ray Train, Spark's TorchDistributor or the
 caller. Every rank runs the same program on the same input; outside a group, and in a group of one,
-nothing here does anything.
+nothing here does anything. Reading a log asks for them too, without waiting for torch: where nobody
+has imported it, there is no process group.
 """
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from itertools import count
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
+import numpy as np
 
 from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+    from numpy.typing import NDArray
+    from torch import Tensor
+else:
+
+    class _Late:
+        """A module that is imported when first used."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(import_module(self._name), attribute)
+
+    torch, dist = _Late("torch"), _Late("torch.distributed")
 
 Value = TypeVar("Value")
 LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once
@@ -40,6 +61,12 @@ class Ranks:
         """Replace the buffer by its sum over ranks: the same bits on all of them."""
         _answer(lambda: dist.all_reduce(buffer, group=self._group))
 
+    def sum(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The sum of an array over ranks, which all have it in the same shape."""
+        total = torch.from_numpy(values.copy())
+        self.add_up(total)
+        return total.numpy()
+
     def gather(self, rows: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """The rows of every rank, whose number of rows all ranks know."""
         longest = max(lengths)
@@ -62,8 +89,7 @@ class Ranks:
 
     def check_alike(self, given: dict[str, Any]) -> None:
         """Refuse ranks that were given different things, by name."""
-        every: list[Any] = [None] * self.size
-        _answer(lambda: dist.all_gather_object(every, given, group=self._group))
+        every = self.each(given)
         for rank, other in enumerate(every):
             names = [n for n in {**every[0], **other} if every[0].get(n) != other.get(n)]
             if names:
@@ -95,6 +121,31 @@ class Ranks:
         kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
         return f"rank {self.rank} failed: {kind}{error}"
 
+    def each(self, value: Value) -> list[Value]:
+        """The values of all ranks, small ones of any type."""
+        every: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(every, value, group=self._group))
+        return every
+
+    def told(self, values: NDArray[Any], sender: int) -> NDArray[Any]:
+        """The values of one rank; those of the others only tell the type."""
+        own = _tensor(values if self.rank == sender else values[:0])
+        length = torch.tensor([len(own)])
+        _answer(lambda: dist.broadcast(length, src=sender, group=self._group))
+        found = own if self.rank == sender else own.new_empty(int(length))
+        _answer(lambda: dist.broadcast(found, src=sender, group=self._group))
+        return found.numpy()
+
+    def exchanged(self, values: NDArray[Any], lengths: Sequence[int]) -> list[NDArray[Any]]:
+        """What each rank has for this one; `lengths` says how many values go to each rank."""
+        sent, own = torch.tensor(lengths, dtype=torch.int64), _tensor(values)
+        come = torch.empty_like(sent)
+        _answer(lambda: dist.all_to_all_single(come, sent, group=self._group))
+        sizes = come.tolist()
+        found = own.new_empty(sum(sizes))
+        _answer(lambda: dist.all_to_all_single(found, own, sizes, sent.tolist(), group=self._group))
+        return np.split(found.numpy(), np.cumsum(sizes)[:-1])
+
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
         dist.destroy_process_group(self._group)
@@ -111,6 +162,8 @@ def current() -> Ranks | None:
 
 def several() -> bool:
     """Whether a process group of more than one rank is there."""
+    if "torch.distributed" not in sys.modules:
+        return False
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
@@ -139,6 +192,15 @@ def together() -> Iterator[Ranks | None]:
 def led(work: Callable[[], Value]) -> Value:
     """The result of this work, done by rank 0 where several ranks train together."""
     return work() if _current is None else _current.led(work)
+
+
+def leads() -> bool:
+    """Whether this process talks: rank 0, and one process alone."""
+    return not several() or dist.get_rank() == 0
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.require(values, requirements=["C", "W"]))  # torch wants to write
 
 
 def _answer(call: Callable[[], Value]) -> Value:
