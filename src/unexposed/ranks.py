@@ -11,8 +11,10 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed.errors import InputError
@@ -139,6 +141,15 @@ def together() -> Iterator[Ranks | None]:
 def led(work: Callable[[], Value]) -> Value:
     """The result of this work, done by rank 0 where several ranks train together."""
     return work() if _current is None else _current.led(work)
+
+
+def summed(values: NDArray[Any]) -> NDArray[Any]:
+    """These numbers, summed over the ranks where several train together."""
+    if _current is None:
+        return values
+    buffer = torch.from_numpy(np.array(values))
+    _current.add_up(buffer)
+    return buffer.numpy()
 
 
 def _answer(call: Callable[[], Value]) -> Value:
