@@ -37,9 +37,7 @@ def count(n: int) -> int:
     return int(ranks.summed(np.array([n], dtype=np.int64))[0])
 
 
-def before(
-    counts: NDArray[np.int64], users: NDArray[np.int64], n_users: int
-) -> NDArray[np.int64]:
+def before(counts: NDArray[np.int64], users: NDArray[np.int64], n_users: int) -> NDArray[np.int64]:
     """How many things users before each own one have, in the whole log.
 
     `counts` are those of own users, `users` their indices in the whole log, ascending.
@@ -56,9 +54,7 @@ def before(
     return found
 
 
-def smallest(
-    keys: NDArray[np.uint64], places: NDArray[Any], n: int
-) -> NDArray[np.bool_]:
+def smallest(keys: NDArray[np.uint64], places: NDArray[Any], n: int) -> NDArray[np.bool_]:
     """Which own things are among the n smallest of all ranks; ties go to the lower place.
 
     No two things have the same place.

@@ -7,7 +7,7 @@ without those of the others: it hashes the numbers of all clicks, and keeps noth
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,58 +20,78 @@ from unexposed.sampling.draw import NOWHERE, PART, fill
 def own_samples(
     items: Array,
     user_start: Array,
-    share: Share,
     n_items: int,
     negatives: int,
     everything: bool = False,
     *,
+    share: Share,
     law: Chances = EVEN,
     seed: np.uint64,
     threads: int | None = None,
 ) -> tuple[Array, Array, Array]:
     """The own clicks among `draw.samples` of the whole log, and the place of each, ascending."""
-    n, own, width = share.n_clicks, int(user_start[-1]), 1 + negatives
-    n_parts = n * width // PART + 1
+    own, width = int(user_start[-1]), 1 + negatives
+    n_parts = share.n_clicks * width // PART + 1
     threads = min(threads or CORES, n_parts)
-    users, clicks = _shares_of_work(share, n, threads)
-    parts = n_parts * np.arange(threads + 1) // threads
-    counts = np.zeros((threads, n_parts), dtype=np.int64)
-    part, place = np.empty(own, dtype=np.int32), np.empty(own, dtype=np.int32)
-    at, position = np.empty(own, dtype=np.int64), np.empty(own, dtype=np.int64)
     found_users = np.empty(own, dtype=np.int32)
     found = np.empty((own, width), dtype=np.int32)
-    log = user_start, share.first_click
+    log, first = (user_start, share.first_click), _shares_of_work(share, threads)
     with ThreadPoolExecutor(threads) as pool:
 
         def each(work: Callable[[int], Any]) -> None:
             list((pool.map if threads > 1 else map)(work, range(threads)))
 
-        each(
-            lambda t: locate(
-                part, place, counts[t], *log, seed, *users[t : t + 2], *clicks[t : t + 2]
-            )
-        )
-        part_start = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
-        before = np.cumsum(counts, axis=0) - counts  # in the same part, of earlier threads
-        listed, own_start = list_by_part(part, n_parts)
-        for t in range(1, threads):
-            mine = slice(*user_start[users[t : t + 2]])
-            place[mine] += before[t][part[mine]].astype(np.int32)
-        where = listed, own_start, part_start, place
-        each(lambda t: settle(at, position, *where, 2 * n, seed, *parts[t : t + 2]))
-        del part, place, listed
-        given = (items, *log, n, n_items, everything, law, seed)
-        each(lambda t: fill(found_users, found, NOWHERE, at, *given, *users[t : t + 2]))
+        at, position = _places(*log, share.n_clicks, n_parts, seed, first, each)
+        given = (items, *log, share.n_clicks, n_items, everything, law, seed)
+        each(lambda t: fill(found_users, found, NOWHERE, at, *given, *first.users[t : t + 2]))
     return found_users, found, position
 
 
-def _shares_of_work(share: Share, n: int, threads: int) -> tuple[Array, Array]:
+class _First(NamedTuple):
     """The first own user and the first click of the whole log for each thread, and their ends."""
+
+    users: Array
+    clicks: Array
+
+
+def _shares_of_work(share: Share, threads: int) -> _First:
+    n = share.n_clicks
     users = np.searchsorted(share.first_click, n * np.arange(threads + 1) // threads)
     users[0], users[-1] = 0, len(share.users)
     clicks = np.append(share.first_click, n)[users]
     clicks[0], clicks[-1] = 0, n
-    return users, clicks
+    return _First(users, clicks)
+
+
+def _places(
+    user_start: Array,
+    first_click: Array,
+    n: int,
+    n_parts: int,
+    seed: np.uint64,
+    first: _First,
+    each: Callable[[Callable[[int], Any]], None],
+) -> tuple[Array, Array]:
+    """The row of each own click among the own clicks of the epoch, and of each row its place."""
+    own, threads = int(user_start[-1]), len(first.users) - 1
+    counts = np.zeros((threads, n_parts), dtype=np.int64)
+    part, place = np.empty(own, dtype=np.int32), np.empty(own, dtype=np.int32)
+    at, position = np.empty(own, dtype=np.int64), np.empty(own, dtype=np.int64)
+
+    def count(t: int) -> None:
+        bounds = *first.users[t : t + 2], *first.clicks[t : t + 2]
+        locate(part, place, counts[t], user_start, first_click, seed, *bounds)
+
+    each(count)
+    part_start = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+    before = np.cumsum(counts, axis=0) - counts  # in the same part, of earlier threads
+    for t in range(1, threads):
+        mine = slice(*user_start[first.users[t : t + 2]])
+        place[mine] += before[t][part[mine]].astype(np.int32)
+    where = *list_by_part(part, n_parts), part_start, place
+    parts = n_parts * np.arange(threads + 1) // threads
+    each(lambda t: settle(at, position, *where, 2 * n, seed, *parts[t : t + 2]))
+    return at, position
 
 
 @compiled

@@ -270,13 +270,14 @@ def drawn_pairs(
     """
     seed = rng.integers(2**64, dtype=np.uint64)
     everything, here = source == "catalogue", dict[str, Any]()
-    log, how = (clicks.items, clicks.user_start), (clicks.n_items, negatives, everything)
+    log = clicks.items, clicks.user_start, clicks.n_items
     if clicks.share is None:
-        users, items = draw.samples(*log, *how, law=law, seed=seed)
+        users, items = draw.samples(*log, negatives, everything, law=law, seed=seed)
     else:
-        found = draw_own.own_samples(*log, clicks.share, *how, law=law, seed=seed)
-        users, items, here["position"] = found
-        here["total"] = clicks.share.n_clicks
+        users, items, position = draw_own.own_samples(
+            *log, negatives, everything, share=clicks.share, law=law, seed=seed
+        )
+        here = {"position": position, "total": clicks.share.n_clicks}
     start: NDArray[Any] = np.arange(len(users) + 1, dtype=np.int64) * (1 + negatives)
     items = items.reshape(-1)
     if not everything and (clicks.user_counts == clicks.n_items).any():

@@ -194,7 +194,9 @@ def _drawn_of_all(
     found, n = np.empty(len(places), dtype=np.int32), over_ranks.count(len(places))
     with_clicks = np.flatnonzero(clicks.user_counts)
     first = np.concatenate([[-1], share.first_click[with_clicks]])  # −1: before all own clicks
-    start, counts = (np.concatenate([[0], c[with_clicks]]) for c in (clicks.user_start, clicks.user_counts))
+    start, counts = (
+        np.concatenate([[0], c[with_clicks]]) for c in (clicks.user_start, clicks.user_counts)
+    )
     for begin in range(0, n, BLOCK):
         click = rng.integers(share.n_clicks, size=min(BLOCK, n - begin))
         at = np.searchsorted(first, click, side="right") - 1

@@ -54,7 +54,7 @@ class Guide:
         if self.in_training or given is not None:
             return clicks
         in_guide = np.isin(clicks.keys, self.from_log(clicks).keys(clicks.n_items))
-        if over_ranks.count(np.count_nonzero(~in_guide)) == 0:
+        if over_ranks.count(int((~in_guide).sum())) == 0:
             raise InputError(
                 "the validation set holds every click, so no click is left to train on: "
                 "keep validation_in_training, or lower validation_users or validation_items"
