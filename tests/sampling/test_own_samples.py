@@ -101,7 +101,7 @@ def test_the_memory_of_a_rank_follows_its_own_clicks_and_users():
         peak(lambda c=c: drawing.samples(c, np.random.default_rng(0))) for c in (clicks, own)
     )
     assert own_samples < whole_samples / 10
-    shape, rows = (200_000, 16), np.arange(0, 200_000, 32)
+    shape, rows = (400_000, 16), np.arange(0, 400_000, 32)
     of_all, of_some = (
         peak(lambda r=r: normal(np.random.default_rng(0), shape, 1, r)) for r in (None, rows)
     )
