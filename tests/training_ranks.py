@@ -49,7 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mf": {},
     "bpr": {"counts": "linear", "snips_draw": "wtd"},
     "relmf": {"negatives_from": "catalogue", "snips_k": 0, "snips_candidates_exponent": 0.5},
-    "umf": {"weighting": "unbiased", "negatives_exponent": 0.5},
+    "umf": {"weighting": "unbiased", "negatives_exponent": 0.5, "biases": True},
     "ubpr": {"biases": True},
     "ubo": {"validation_batch": 7},
     "ubo joint": {"strategy": "joint"},
