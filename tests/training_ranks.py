@@ -169,7 +169,9 @@ def answers(rank: int) -> list[Any]:
                     "mean": over_ranks.mean(values[mine].astype(np.float64)),
                     "deviation": over_ranks.deviation(values[mine].astype(np.float64), ddof=1),
                     "before": dict(
-                        zip(users, over_ranks.before(values[users], users, n_users), strict=True)
+                        zip(
+                            users, over_ranks.before(values[users] % 9, users, n_users), strict=True
+                        )
                     ),
                     "smallest": [
                         set(
