@@ -104,7 +104,7 @@ def small_blocks() -> Any:
     """Let ranks go through users and draws in several blocks, as they do in a large log."""
     with ExitStack() as stack:
         for module, name in ((over_ranks, "BLOCK"), (validation, "BLOCK"), (relevance, "ROWS")):
-            stack.enter_context(mock.patch.object(module, name, 7))
+            stack.enter_context(mock.patch.object(module, name, 19))
         yield
 
 
@@ -167,7 +167,7 @@ def answers(rank: int) -> list[Any]:
             found.append(
                 {
                     "mean": over_ranks.mean(values[mine].astype(np.float64)),
-                    "deviation": over_ranks.deviation(values[mine].astype(np.float64), ddof=1),
+                    "moments": over_ranks.moments(values[mine].astype(np.float64), ddof=1)[0],
                     "before": dict(
                         zip(
                             users, over_ranks.before(values[users] % 9, users, n_users), strict=True
