@@ -89,7 +89,7 @@ class Ranks:
 
     def check_alike(self, given: dict[str, Any]) -> None:
         """Refuse ranks that were given different things, by name."""
-        every = self.each(given)
+        every = self.every(given)
         for rank, other in enumerate(every):
             names = [n for n in {**every[0], **other} if every[0].get(n) != other.get(n)]
             if names:
@@ -121,7 +121,7 @@ class Ranks:
         kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
         return f"rank {self.rank} failed: {kind}{error}"
 
-    def each(self, value: Value) -> list[Value]:
+    def every(self, value: Value) -> list[Value]:
         """The values of all ranks, small ones of any type."""
         every: list[Any] = [None] * self.size
         _answer(lambda: dist.all_gather_object(every, value, group=self._group))
@@ -145,7 +145,6 @@ class Ranks:
         found = own.new_empty(sum(sizes))
         _answer(lambda: dist.all_to_all_single(found, own, sizes, sent.tolist(), group=self._group))
         return np.split(found.numpy(), np.cumsum(sizes)[:-1])
-
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
         dist.destroy_process_group(self._group)
@@ -201,6 +200,9 @@ def leads() -> bool:
 
 def _tensor(values: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(values, requirements=["C", "W"]))  # torch wants to write
+def summed(values: NDArray[Any]) -> NDArray[Any]:
+    """These numbers, summed over ranks where several train together."""
+    return values if _current is None else _current.sum(values)
 
 
 def _answer(call: Callable[[], Value]) -> Value:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from unexposed.cards import number, signed
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores
@@ -103,19 +104,18 @@ class Verdict:
 
 
 def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
-    """Compare the values of the same users by a paired t-test; None for too few users.
+    """Compare the values of the same users by a paired t-test; None for too few users of all ranks.
 
     t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d.
     """
     ours, theirs = np.asarray(model, dtype=np.float64), np.asarray(rival, dtype=np.float64)
-    differences = ours - theirs
-    n = len(differences)
-    if n < FEWEST:
+    if over_ranks.count(len(ours)) < FEWEST:
         return None
-    mean, error = float(differences.mean()), float(differences.std(ddof=1) / np.sqrt(n))
+    (n, mean, deviation), own, other = over_ranks.moments(ours - theirs, ours, theirs, ddof=1)
+    error = float(deviation / np.sqrt(n))
     half = float(stdtrit(n - 1, 0.975)) * error
     p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-    return Gain(float(ours.mean()), float(theirs.mean()), mean - half, mean + half, p, n)
+    return Gain(own.mean, other.mean, mean - half, mean + half, p, n)
 
 
 def on_held_out(
