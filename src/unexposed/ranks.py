@@ -95,6 +95,12 @@ class Ranks:
         kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
         return f"rank {self.rank} failed: {kind}{error}"
 
+    def every(self, value: Value) -> list[Value]:
+        """What each rank gives, by rank."""
+        found: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(found, value, group=self._group))
+        return found
+
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
         dist.destroy_process_group(self._group)

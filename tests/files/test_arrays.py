@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from unexposed.files.archive import map_arrays, verify_arrays, write_arrays
+from unexposed.files.arrays import map_arrays, verify_arrays, write_arrays
 
 ARRAYS = {
     "wide": np.arange(12, dtype=np.float64).reshape(3, 4),

@@ -139,6 +139,7 @@ class Clicks(Shown):
         *,
         user_ids: Ids,
         item_ids: Ids,
+        share: Share | None = None,
     ) -> "Clicks":
         """Clicks in a memory-mapped file, not checked yet: see `checked`."""
         clicks = object.__new__(Clicks)
@@ -152,7 +153,7 @@ class Clicks(Shown):
             times=None,
             shown=None,
             read=None,
-            share=None,
+            share=share,
             _in_memory=False,
         )
         return clicks
@@ -168,7 +169,7 @@ class Clicks(Shown):
     @cached_property
     def _checked(self) -> "Clicks":
         users, items, counts = (np.array(c) for c in (self.users, self.items, self.counts))
-        clicks = Clicks(users, items, counts, self.user_ids, self.item_ids)
+        clicks = Clicks(users, items, counts, self.user_ids, self.item_ids, share=self.share)
         if not np.array_equal(clicks.user_start, self.user_start):
             raise InputError("clicks must begin for each user where user_start says")
         return clicks

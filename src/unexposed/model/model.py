@@ -16,7 +16,7 @@ from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError, as_path
-from unexposed.model import fold_in, recommend, save, update
+from unexposed.model import fold_in, partitions, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
@@ -212,11 +212,26 @@ class Model(Shown):
         (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model atomically, as a folder of safetensors and JSON."""
-        save.save(self, as_path(folder, "the folder to save the model in"))
+    def save(self, folder: str | Path, *, partitioned: bool | None = None) -> None:
+        """Write the model atomically, as a folder of safetensors and JSON.
+
+        `partitioned` writes a file for each partition of the users, which `load_partitions` opens
+        one by one. A model that several ranks divide is always written so; all of them call this.
+        """
+        place = as_path(folder, "the folder to save the model in")
+        divided = self.clicks.share is not None
+        if partitioned is False and divided:
+            raise InputError("a model that ranks divide is saved by partitions: `whole` gathers it")
+        (partitions.save if partitioned or divided else save.save)(self, place)
         if self.checkpoint is not None:
             remove(self.checkpoint)
+
+    def whole(self) -> "Model":
+        """The model with the users of all ranks; itself, if it was not divided among them.
+
+        Every rank calls this, and needs the memory.
+        """
+        return self if self.clicks.share is None else partitions.gathered(self)
 
     def known(self, raw: RawIds, what: Literal["user", "item"]) -> Indices:
         """The index of each raw id; refuses ids that the model was never trained on."""
