@@ -2,20 +2,39 @@
 
 A process group of torch.distributed comes from torchrun, Ray Train, Spark's TorchDistributor or the
 caller. Every rank runs the same program on the same input; outside a group, and in a group of one,
-nothing here does anything.
+nothing here does anything. Reading a log asks for them too, without waiting for torch: where nobody
+has imported it, there is no process group.
 """
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from itertools import count
-from typing import Any, TypeVar
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unexposed.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+    from numpy.typing import NDArray
+    from torch import Tensor
+else:
+
+    class _Late:
+        """A module that is imported when first used."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(import_module(self._name), attribute)
+
+    torch, dist = _Late("torch"), _Late("torch.distributed")
 
 Value = TypeVar("Value")
 LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once
@@ -39,6 +58,12 @@ class Ranks:
     def add_up(self, buffer: Tensor) -> None:
         """Replace the buffer by its sum over ranks: the same bits on all of them."""
         _answer(lambda: dist.all_reduce(buffer, group=self._group))
+
+    def sum(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The sum of an array over ranks, which all have it in the same shape."""
+        total = torch.from_numpy(values.copy())
+        self.add_up(total)
+        return total.numpy()
 
     def gather(self, rows: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """The rows of every rank, whose number of rows all ranks know."""
@@ -117,6 +142,8 @@ def current() -> Ranks | None:
 
 def several() -> bool:
     """Whether a process group of more than one rank is there."""
+    if "torch.distributed" not in sys.modules:
+        return False
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 

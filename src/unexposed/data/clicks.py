@@ -17,7 +17,7 @@ from unexposed.data.labelled import LabelledPairs
 from unexposed.data.pairs import Indices as Indices
 from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
 from unexposed.data.pairs import pair_keys as pair_keys
-from unexposed.data.share import Share
+from unexposed.data.share import Share, counted_again
 from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError, plain
 
@@ -99,6 +99,8 @@ class Clicks(Shown):
             raise InputError("impressions must know the same users and items as the clicks")
         if self.counts.shape != self.users.shape or (len(self.counts) and self.counts.min() < 1):
             raise InputError("clicks need a count of at least 1 for each pair")
+        if self.share is not None:
+            self.share.check(self.n_users, self.n_items)
 
     @staticmethod
     def from_pairs(
@@ -218,6 +220,20 @@ class Clicks(Shown):
     def n_items(self) -> int:
         return len(self.item_ids)
 
+    @property
+    def n_clicks(self) -> int:
+        """How many pairs the whole log has: as many as these clicks, unless ranks divide it."""
+        return len(self) if self.share is None else self.share.n_clicks
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The number of each click in the whole log, ordered by user and item."""
+        number = np.arange(len(self))
+        if self.share is None:
+            return number
+        log = self.checked()
+        return number + (self.share.first_click - log.user_start[:-1])[log.users]
+
     @cached_property
     def keys(self) -> NDArray[np.int64]:
         """The pairs as sorted numbers, for membership by binary search."""
@@ -262,10 +278,15 @@ class Clicks(Shown):
         return sp.csr_array((ones, log.items, log.user_start), shape=(self.n_users, self.n_items))
 
     def pick(self, chosen: NDArray[Any]) -> "Clicks":
-        """The clicks at these positions (a mask, or ascending indices)."""
+        """The clicks at these positions (a mask, or ascending indices).
+
+        Where ranks divide the log, each picks among its own clicks, and all of them must.
+        """
         times = None if self.times is None else self.times[chosen]
         columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "counts")}
-        return replace(self, **columns, times=times)
+        if self.share is None:
+            return replace(self, **columns, times=times)
+        return counted_again(replace(self, **columns, times=times, share=None), self.share)
 
     def pairs_alone(self) -> "Clicks":
         """The clicks without times and impressions: what a model keeps of its log."""
@@ -273,15 +294,19 @@ class Clicks(Shown):
 
     def hold_out(self, *, fraction: float, seed: int) -> tuple["Clicks", "Clicks"]:
         """The clicks without, and only, a random fraction of them (rounded down)."""
-        chosen = drawn(len(self), fraction=fraction, seed=seed)
+        chosen = drawn(self.n_clicks, fraction=fraction, seed=seed)
+        if self.share is not None:
+            chosen = chosen[self.numbers]
         return self.pick(~chosen), self.pick(chosen)
 
     def union(self, other: "Clicks") -> "Clicks":
         """All clicks of both logs, which must know the same users and items."""
+        if (self.share is None) != (other.share is None):
+            raise InputError("ranks divide one of two logs: divide both, or none")
         times = None
         if self.times is not None and other.times is not None:
             times = np.concatenate([self.times, other.times])
-        return Clicks.from_pairs(
+        both = Clicks.from_pairs(
             np.concatenate([self.users, other.users]),
             np.concatenate([self.items, other.items]),
             counts=np.concatenate([self.counts, other.counts]),
@@ -291,6 +316,7 @@ class Clicks(Shown):
             shown=self.shown,
             read=self.read,
         )
+        return both if self.share is None else counted_again(both, self.share)
 
 
 def check_clicks(given: object, *, of: str) -> None:
