@@ -1,11 +1,13 @@
 """Virtual partitions of the users, by raw id: what several processes divide among them."""
 
 import json
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
 from unexposed.data.ids import Ids, to_json
 
 PARTITIONS = 64
@@ -21,6 +23,20 @@ def partitions(ids: Ids) -> NDArray[np.int64]:
         return (_mixed(ids.values.astype(np.uint64)) % np.uint64(PARTITIONS)).astype(np.int64)
     texts = (raw if type(raw) is str else json.dumps(to_json(raw)) for raw in ids.values.tolist())
     return np.array([_hashed(text) % PARTITIONS for text in texts], dtype=np.int64)
+
+
+def owned() -> range:
+    """The partitions of this rank; of a process that is alone, all."""
+    others = ranks.current()
+    return range(PARTITIONS) if others is None else range(others.rank, PARTITIONS, others.size)
+
+
+def own_rows(ids: Ids) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition of this rank with the rows of its users, ascending."""
+    number_of = partitions(ids)
+    order = np.argsort(number_of, kind="stable")
+    ends = np.searchsorted(number_of[order], np.arange(PARTITIONS + 1))
+    return ((number, order[ends[number] : ends[number + 1]]) for number in owned())
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from unexposed import memory, ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, match
-from unexposed.data.partitions import PARTITIONS, partitions
+from unexposed.data.partitions import PARTITIONS, own_rows, partitions
 from unexposed.data.share import Share
 from unexposed.errors import InputError
 from unexposed.files import archive
@@ -40,12 +40,6 @@ def of_users(name: str, table: NDArray[Any]) -> bool:
 # Cutting
 
 
-def owned() -> range:
-    """The partitions of this rank; of a process that is alone, all."""
-    others = ranks.current()
-    return range(PARTITIONS) if others is None else range(others.rank, PARTITIONS, others.size)
-
-
 def shared_arrays(model: "Model") -> Arrays:
     """The arrays of a model that all users share."""
     arrays = {f"parameters.{n}": a for n, a in model.parameters.items() if not of_users(n, a)}
@@ -53,18 +47,16 @@ def shared_arrays(model: "Model") -> Arrays:
     return arrays | {"clicks.item_counts": model.clicks.item_counts.astype(np.int64)}
 
 
-def own_parts(model: "Model", numbers: Iterable[int]) -> Iterator[tuple[int, Arrays]]:
-    """The arrays of each of these partitions, one in memory at a time."""
+def own_parts(model: "Model") -> Iterator[tuple[int, Arrays]]:
+    """The arrays of each partition of this rank, one in memory at a time."""
     clicks = model.clicks
-    number_of = partitions(clicks.user_ids)
     tables = {n: a for n, a in model.parameters.items() if of_users(n, a)}
     share = clicks.share
     places = {
         "users": np.arange(clicks.n_users) if share is None else share.users,
         "first_click": clicks.user_start[:-1] if share is None else share.first_click,
     }
-    for number in numbers:
-        rows = np.flatnonzero(number_of == number)
+    for number, rows in own_rows(clicks.user_ids):
         start, end = clicks.user_start[rows], clicks.user_start[rows + 1]
         users, items = entries(start, end, clicks.items)
         columns: Arrays = {
@@ -103,7 +95,7 @@ def save(model: "Model", folder: Path) -> None:
                 folder,
                 about(model) | sizes,
                 shared_arrays(model),
-                own_parts(model, owned()),
+                own_parts(model),
             )
 
 
@@ -114,7 +106,7 @@ def gathered(model: "Model") -> "Model":
             raise InputError(
                 f"this model holds {model.clicks.n_users:,} of its users: load the saved one"
             )
-        found = others.every(dict(own_parts(model, owned())))
+        found = others.every(dict(own_parts(model)))
     parts = {number: arrays for of_rank in found for number, arrays in of_rank.items()}
     every = [parts[number] for number in range(PARTITIONS)]
     return Partitions(without_users(model), every, Path("the gathered model")).whole()

@@ -15,7 +15,7 @@ from unexposed.data.ids import Ids, column
 from unexposed.errors import InputError, plain
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
 from unexposed.ranking import top
-from unexposed.ranking.blocks import Block, parts
+from unexposed.ranking.blocks import Block, in_whole, parts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,7 +99,7 @@ class Server:
             hide(block, self.model.clicks, rows)
         if self.rules.minimum_exposure > 0:
             block[self._exposures(rows) < self.rules.minimum_exposure] = -np.inf
-        return top.best(block, rows, k)
+        return top.best(block, self._names(rows), k)
 
     def exposure(self, rows: Indices, items: Indices) -> Array:
         """The exposure of each pair."""
@@ -134,6 +134,16 @@ class Server:
         if self.rules.unknown == "popular":
             columns["known"] = pl.Series(rows[at] < self.model.clicks.n_users)
         return pl.DataFrame(columns)
+
+    def _names(self, rows: Indices) -> Indices:
+        """What breaks the ties of each user: the index in the whole log, n_users if unknown."""
+        share, n_own = self.model.clicks.share, self.model.clicks.n_users
+        if share is None:
+            return rows
+        known = rows < n_own
+        names = np.full(len(rows), share.n_users, dtype=np.int32)
+        names[known] = in_whole(self.model.clicks, rows[known])
+        return names
 
     def _scores(self, rows: Indices) -> Block:
         return self._rows(self.model.scores, rows, lambda: self.average.score)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
@@ -121,8 +122,9 @@ class Recommender(Shown, ABC):
         held_out = without_traffic(held_out, side.traffic)  # training may know those labels
         kept, folder = None, None if checkpoint is None else Path(checkpoint)
         if folder is not None:
-            of = fingerprint(self, clicks, held_out, seed=seed, side=side)
-            kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
+            of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
+            again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
+            kept = Checkpoint(folder, of=of, users=clicks.user_ids, **again)
         elif resume:
             raise InputError("resume needs the checkpoint to resume from: give checkpoint=FOLDER")
         with ranks.together() as others, _shown(progress, others) as shown:

@@ -27,6 +27,11 @@ def blocks(score: Any, users: Indices, clicks: Clicks) -> Iterator[tuple[slice, 
         yield part, score(users[part])
 
 
+def in_whole(clicks: Clicks, users: Indices) -> Indices:
+    """The index of each user in the whole log, which breaks ties, where ranks divide the log."""
+    return users if clicks.share is None else clicks.share.users[users].astype(np.int32)
+
+
 def pairs_from_rows(rows: Any, users: Indices, items: Indices) -> NDArray[np.float32]:
     """Look up the entry of each pair, given a function that returns whole rows."""
     distinct, place = np.unique(users, return_inverse=True)
