@@ -164,8 +164,8 @@ class Partitions:
             clicks = stored_clicks(arrays, self.item_ids, share)
             if not len(share.users) == len(share.first_click) == clicks.n_users:
                 raise ValueError("it does not say where all of its users stand")
-            if clicks.n_users == 0 and self.ids_are != "integers":
-                clicks.__dict__["user_ids"] = Ids(np.zeros(0, dtype=object))
+            if clicks.n_users == 0:
+                clicks.__dict__["user_ids"] = self.like
             parameters = self.shared.parameters | part(arrays, "parameters.")
             model = replace(self.shared, parameters=parameters, clicks=clicks)
             check_shapes(model)
@@ -186,6 +186,11 @@ class Partitions:
         if kinds == {"integers"}:
             return "integers"
         return "texts" if kinds <= {"texts"} else "mixed"
+
+    @property
+    def like(self) -> Ids:
+        """No ids, of the type of the raw ids of the users."""
+        return Ids(np.zeros(0, dtype=np.int64 if self.ids_are == "integers" else object))
 
     def of_users(self, ids: Ids) -> "Model":
         """The model of those among these users that it knows, by value or else by print."""
@@ -239,7 +244,7 @@ class Partitions:
             return dict.fromkeys(range(len(self)), ids)
         printed = [raw if isinstance(raw, str) else str(raw) for raw in ids.values.tolist()]
         if self.ids_are == "integers":
-            read = Ids(np.zeros(0, dtype=np.int64)).parse(printed)
+            read = self.like.parse(printed)
             ids = Ids.of(dict.fromkeys(raw for raw in read if isinstance(raw, int)))
         else:
             ids = Ids(np.array([*dict.fromkeys(printed)], dtype=object))
@@ -303,8 +308,7 @@ class Partitions:
         logs: Mapping[int, Clicks],
         n_users: int,
     ) -> Ids:
-        kind = np.int64 if self.ids_are == "integers" else object
-        values = np.empty(n_users, dtype=kind)
+        values = np.empty(n_users, dtype=self.like.values.dtype)
         for number, rows in chosen.items():
             values[at[number]] = logs[number].user_ids.values[rows]
         return Ids(values)

@@ -31,6 +31,11 @@ SAMPLE_USERS = 2_000  # averaged for the list that unknown users get
 LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
 
 
+def evenly_spaced(n_users: int) -> Indices:
+    """The users over whom `Average` takes the mean: all, or 2,000 of them."""
+    return np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
+
+
 @dataclass(frozen=True, eq=False)
 class Average:
     """Scores and exposures for unknown users: the mean of each item over the model's users.
@@ -45,7 +50,7 @@ class Average:
     @staticmethod
     def of(model: "Model") -> "Average":
         n_users, n_items = model.clicks.n_users, model.clicks.n_items
-        users = np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
+        users = evenly_spaced(n_users)
         method = model.method
         score, shown = np.zeros(n_items), np.zeros(n_items)
         for part in parts(len(users), n_items, entries=SERVED_ENTRIES):
