@@ -5,6 +5,7 @@ import pickle
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ import torch.multiprocessing
 from small import clicks_of, make_with
 from unexposed import ranks
 from unexposed.data.clicks import Clicks
+from unexposed.data.share import cut
 from unexposed.engine import build
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.model.model import Model
 from unexposed.progress import Silent
+from unexposed.training import divided
 from unexposed.training.given import Side
 
 SETTINGS = {
@@ -56,6 +59,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+FACTS = ("losses", "held_out", "best_epoch", "criteria", "verdict", "refitted_on")
+
+
 def log(name: str) -> Clicks:
     """Clicks of 40 users; "few": of 3, fewer than four ranks."""
     rng = np.random.default_rng(5)
@@ -82,12 +88,21 @@ def in_float64() -> Any:
         yield
 
 
+def whole(model: Model) -> Model:
+    """The model of all ranks' users, on every rank; outside a process group itself."""
+    others = ranks.current()
+    if others is None or model.clicks.share is None:
+        return model
+    parameters = divided.whole_parameters(model.parameters, model.clicks.share, others)
+    return replace(model, parameters=parameters, clicks=divided.whole_clicks(model.clicks, others))
+
+
 def outcome(name: str) -> dict[str, Any]:
     """Parameters, lists of all users and facts of a training in float64."""
     with in_float64():
-        model = fitted(name)
+        model = whole(fitted(name))
     lists = model.recommend(model.clicks.user_ids.values.tolist(), 5).select("user", "item", "rank")
-    facts = {key: model.facts[key] for key in ("losses", "held_out", "best_epoch")}
+    facts = {key: model.facts[key] for key in FACTS}
     return {"parameters": model.parameters, "lists": lists.rows(), "facts": facts}
 
 
@@ -101,8 +116,8 @@ def own_rows(rank: int) -> list[int]:
     """How many rows this rank holds of a user table, and of the moments of the other."""
     del rank
     method, clicks = make_with("ubo", SETTINGS), log("ubo")
-    with ranks.together():
-        state = method.build(clicks, Side(), np.random.default_rng(0)).state()
+    with ranks.together() as others:
+        state = method.build(cut(clicks, others), Side(), np.random.default_rng(0)).state()
     return [len(state[name]) for name in ("user_factors", "exposure_user_factors.second")]
 
 
@@ -123,7 +138,6 @@ def failures(rank: int) -> dict[str, str]:
     }
     found["cuda"] = sentence(lambda: fitted("mf", engine="cuda"))
     method = make_with("mf", SETTINGS)
-    found["checkpoint"] = sentence(lambda: method.fit(log("mf"), checkpoint="never made"))
     found["other seed"] = sentence(lambda: method.fit(log("mf"), seed=rank, progress=Silent()))
 
     def failing(engine: Any, batch: Any) -> float:

@@ -12,7 +12,7 @@ from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct, Relevance, WithFeatures
+from unexposed.maths.relevance import DotProduct, Relevance
 from unexposed.sampling.validation import ValidationSet
 
 
@@ -32,23 +32,22 @@ def build(
     """The engine of this name, or the fastest one that knows the objective and runs here.
 
     Without a relevance model it is the dot product of `user_factors` and `item_factors`. `marked`
-    says that samples will have marks, which the cuda engine does not run. `shared` divides the
-    users among ranks, on the reference engine.
+    says that samples will have marks, which the cuda engine does not run. With `shared`, tables,
+    exposure, features and validation pairs are those of this rank's users; only the reference
+    engine knows that.
     """
     if shared is not None:
         if name not in ("auto", "reference"):
             raise InputError(
                 f"the {name} engine trains in one process: use engine=reference for several ranks"
             )
-        if not isinstance(relevance, DotProduct | WithFeatures | None):
-            raise InputError("several ranks train dot products only: train this in one process")
         return ReferenceEngine(
             objective,
             optimiser,
-            shared.cut(parameters),
-            exposure=exposure if exposure is None or exposure.ndim == 1 else exposure[shared.users],
-            features=None if features is None else features[shared.users],
-            validation=None if validation is None else validation.own(shared.row),
+            parameters,
+            exposure=exposure,
+            features=features,
+            validation=validation,
             relevance=relevance,
             exchange=shared,
         )

@@ -18,8 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.data.ids import Ids
-from unexposed.data.partitions import partitions
 from unexposed.ranks import Ranks
 
 USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by all users
@@ -36,10 +34,6 @@ class Exchange(Protocol):
         """Gradients by table, summed over ranks where users share the table."""
         ...
 
-    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A copy of the tables, with the rows of all users."""
-        ...
-
 
 class Alone:
     """One process, which holds everything."""
@@ -50,33 +44,12 @@ class Alone:
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return dict(gradients)
 
-    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: table.clone() for name, table in tables.items()}
-
 
 class Shared:
-    """One of several ranks: rank r of W owns the partitions p ≡ r mod W of the users."""
+    """One of several ranks, which holds its own users and all items."""
 
-    def __init__(self, ranks: Ranks, user_ids: Ids) -> None:
+    def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        owner = partitions(user_ids) % ranks.size
-        self._rows = [np.flatnonzero(owner == rank) for rank in range(ranks.size)]
-        self._row = np.full(len(owner), -1, dtype=np.int32)  # of an own user, by index
-        self._row[self.users] = np.arange(len(self.users))
-
-    @property
-    def users(self) -> NDArray[np.int64]:
-        """The indices of this rank's users."""
-        return self._rows[self._ranks.rank]
-
-    def cut(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The tables with the rows of this rank's users alone."""
-        return {n: t[self.users] if n in USER_TABLES else t for n, t in tables.items()}
-
-    @property
-    def row(self) -> NDArray[np.int32]:
-        """The row of each user of the whole log, −1 for users of other ranks."""
-        return self._row
 
     def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         own = torch.from_numpy(np.stack(np.unique(items, return_counts=True), axis=1))
@@ -91,13 +64,3 @@ class Shared:
         parts = buffer.split_with_sizes([g.numel() for g in shared.values()])
         sums = {n: p.reshape(g.shape) for (n, g), p in zip(shared.items(), parts, strict=True)}
         return {**gradients, **sums}
-
-    def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {n: self._gathered(t) if n in USER_TABLES else t.clone() for n, t in tables.items()}
-
-    def _gathered(self, own: Tensor) -> Tensor:
-        parts = self._ranks.gather(own, [len(rows) for rows in self._rows])
-        table = own.new_empty((len(self._row), *own.shape[1:]))
-        for rows, part in zip(self._rows, parts, strict=True):
-            table[rows] = part
-        return table

@@ -86,8 +86,7 @@ class ReferenceEngine:
         return self._relevance_step(pairs, self._learned(pairs, self._alpha(pairs)).detach())
 
     def parameters(self) -> dict[str, NDArray[Any]]:
-        tables = self._exchange.whole(self._tables)
-        return {name: table.numpy() for name, table in tables.items()}
+        return {name: table.clone().numpy() for name, table in self._tables.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         return tables_of(self._tables, self._adam) | {"steps": np.array([self._steps])}

@@ -98,12 +98,12 @@ def validation_gradient(
     return found
 
 
-def validation_loss(
+def validation_losses(
     factors: Factors, users: NDArray[Any], items: NDArray[Any], relevant: NDArray[Any]
-) -> float:
-    """Mean of L2 at m = 1: log(1 + e⁻ˣ) where relevant, log(1 + eˣ) where not."""
+) -> Array:
+    """L2 at m = 1 of each pair: log(1 + e⁻ˣ) where relevant, log(1 + eˣ) where not."""
     logits = pair_logits(factors, users, items)
-    return float(np.logaddexp(0, np.where(relevant, -logits, logits)).mean())
+    return np.logaddexp(0, np.where(relevant, -logits, logits))
 
 
 def pair_logits(factors: Factors, users: NDArray[Any], items: NDArray[Any]) -> Array:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 Tables = Mapping[str, Tensor]
 Biases = Literal["none", "item", "both"]
+ROWS = 1 << 14  # first values drawn at a time, where few of them are kept
 BIAS_COLUMNS: dict[Biases, int] = {"none": 0, "item": 1, "both": 2}
 
 
@@ -88,12 +89,17 @@ class DotProduct:
         return self.dim + BIAS_COLUMNS[self.biases]
 
     def initial(
-        self, n_users: int, n_items: int, rng: np.random.Generator
+        self,
+        n_users: int,
+        n_items: int,
+        rng: np.random.Generator,
+        rows: NDArray[Any] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        users = normal(rng, (n_users, self.dim), self.initial_scale)
+        """As `Relevance.initial`; of the users' table these rows alone, ascending, if given."""
+        users = normal(rng, (n_users, self.dim), self.initial_scale, rows)
         items = normal(rng, (n_items, self.dim), self.initial_scale)
         return {
-            "user_factors": np.hstack([users, self._tail(n_users, (self.start, 1))]),
+            "user_factors": np.hstack([users, self._tail(len(users), (self.start, 1))]),
             "item_factors": np.hstack([items, self._tail(n_items, (1, 0))]),
         }
 
@@ -150,9 +156,13 @@ class WithFeatures:
     clicked: NDArray[np.bool_]  # (n_items,): whether anyone clicked the item
 
     def initial(
-        self, n_users: int, n_items: int, rng: np.random.Generator
+        self,
+        n_users: int,
+        n_items: int,
+        rng: np.random.Generator,
+        rows: NDArray[Any] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        tables = self.product.initial(n_users, n_items, rng)
+        tables = self.product.initial(n_users, n_items, rng, rows)
         tables["item_factors"][~self.clicked, : self.product.dim] = 0
         shape = self.features.shape[1], self.product.width
         return tables | {ITEM_FEATURES: np.zeros(shape, dtype=np.float32)}
@@ -211,7 +221,21 @@ def rows_of(indices: Tensor) -> Touched:
 
 
 def normal(
-    rng: np.random.Generator, shape: tuple[int, ...], deviation: float
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    deviation: float,
+    rows: NDArray[Any] | None = None,
 ) -> NDArray[np.float32]:
-    """First values of a table: normal, around zero."""
-    return rng.normal(0, deviation, shape).astype(np.float32)
+    """First values of a table: normal, around zero; of these rows alone, ascending, if given.
+
+    The generator goes on as if all rows had been kept.
+    """
+    if rows is None:
+        return rng.normal(0, deviation, shape).astype(np.float32)
+    n, *width = shape
+    found = np.empty((len(rows), *width), dtype=np.float32)
+    for begin in range(0, n, ROWS):
+        drawn = rng.normal(0, deviation, (min(ROWS, n - begin), *width))
+        own = slice(*np.searchsorted(rows, (begin, begin + ROWS)).tolist())
+        found[own] = drawn[rows[own] - begin]
+    return found

@@ -220,8 +220,11 @@ class ComposedMethod(TrainedMethod):
         if featured is not None:
             relevance = featured
             earlier = earlier and featured.separated(earlier)
-        start = relevance.initial(clicks.n_users, clicks.n_items, rng)
-        start |= parts.exposure.initial(clicks.n_users, self.width, side, rng)
+        start = _initial(relevance, clicks, rng)
+        n_users, own = clicks.n_users, None
+        if clicks.share is not None:
+            n_users, own = clicks.share.n_users, clicks.share.users
+        start |= parts.exposure.initial(n_users, self.width, side, rng, own)
         guide = None
         if parts.objective().strategy is not None and parts.learning is not None:
             guide = parts.learning.guide.pairs(clicks, side.validation, rng)
@@ -235,7 +238,7 @@ class ComposedMethod(TrainedMethod):
             features=side.user_rows,
             validation=guide,
             marked=marked,
-            shared=None if others is None else Shared(others, clicks.user_ids),
+            shared=None if others is None else Shared(others),
             name=self.engine,
         )
 
@@ -252,7 +255,7 @@ class ComposedMethod(TrainedMethod):
         others = ranks.current()
         if name == "cuda":
             progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
-        elif others is not None:
+        elif others is not None and name == "reference":
             progress.note(f"{others.size} ranks train on the reference engine, the slowest")
         elif (
             name == "reference"
@@ -336,14 +339,15 @@ class ComposedMethod(TrainedMethod):
         Where items have features, those that nobody clicked count for nothing when drawn: they
         would teach that what is new is disliked.
         """
-        clicks, marking, others = told.clicks, told.marking, ranks.current()
+        clicks, marking = told.clicks, told.marking
         drawing, size = self.composition().drawing, self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
         sampler = drawing.sampler(clicks, told.pool)
-        if isinstance(engine, DrawsSamples) and marking is None and sampler.rejects_few():
+        alone = marking is None and clicks.share is None
+        if isinstance(engine, DrawsSamples) and alone and sampler.rejects_few():
             there = engine.sampler(clicks, drawing, seed=seed)
             return (
                 lambda: steps(there.draw()),
@@ -355,8 +359,7 @@ class ComposedMethod(TrainedMethod):
             if featured is not None:
                 usual = 1 if found.item_weight is None else found.item_weight
                 found = replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
-            found = found if marking is None else marking.mark(found, rng)
-            return found if others is None else found.own(Shared(others, clicks.user_ids).row)
+            return found if marking is None else marking.mark(found, rng)
 
         return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 
@@ -442,6 +445,15 @@ class ComposedMethod(TrainedMethod):
             for part in blocks.parts(clicks.n_users, clicks.n_items)
         ]
         return {"user_factors": np.concatenate(found), **rows}
+
+
+def _initial(relevance: Relevance, clicks: Clicks, rng: np.random.Generator) -> Parameters:
+    """The first values of every table, with the rows of own users where ranks divide the log."""
+    if clicks.share is None:
+        return relevance.initial(clicks.n_users, clicks.n_items, rng)
+    if not isinstance(relevance, DotProduct | WithFeatures):
+        raise InputError("several ranks train dot products only: train this in one process")
+    return relevance.initial(clicks.share.n_users, clicks.n_items, rng, clicks.share.users)
 
 
 def _bias_start(relevance: Relevance) -> Parameters:

@@ -26,9 +26,19 @@ class Exposure:
         del clicks, side
         return None
 
-    def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
-        """The parameters to learn, at the start of training."""
-        del n_users, width, side, rng
+    def initial(
+        self,
+        n_users: int,
+        width: int,
+        side: Side,
+        rng: np.random.Generator,
+        rows: NDArray[Any] | None = None,
+    ) -> Parameters:
+        """The parameters to learn, at the start of training.
+
+        `n_users` are all users; `rows` those whose rows are kept, where they are not all.
+        """
+        del n_users, width, side, rng, rows
         return {}
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
@@ -129,13 +139,20 @@ class OnClock(Given):
         form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
         return form.table(self.start(clicks, side), share).astype(np.float32)
 
-    def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
+    def initial(
+        self,
+        n_users: int,
+        width: int,
+        side: Side,
+        rng: np.random.Generator,
+        rows: NDArray[Any] | None = None,
+    ) -> Parameters:
         if side.user_features is not None:
             raise InputError(
                 f"exposure_model={self.form} is the same for all users, so user_features have no "
                 "use: leave them out, or use exposure_model=gated"
             )
-        return super().initial(n_users, width, side, rng)
+        return super().initial(n_users, width, side, rng, rows)
 
     def start(self, clicks: Clicks, side: Side) -> NDArray[np.float64]:
         """The numbers α of the form that learning starts from."""
@@ -171,12 +188,19 @@ class Gated(Exposure):
             )
         return self.popularity.of(clicks)
 
-    def initial(self, n_users: int, width: int, side: Side, rng: np.random.Generator) -> Parameters:
-        name, rows = "exposure_user_factors", n_users
+    def initial(
+        self,
+        n_users: int,
+        width: int,
+        side: Side,
+        rng: np.random.Generator,
+        rows: NDArray[Any] | None = None,
+    ) -> Parameters:
+        name, n = "exposure_user_factors", n_users
         if side.user_rows is not None:
-            name, rows = USER_FEATURES, side.user_rows.shape[1]
+            name, n, rows = USER_FEATURES, side.user_rows.shape[1], None
         return {
-            name: normal(rng, (rows, width), self.initial_scale),
+            name: normal(rng, (n, width), self.initial_scale, rows),
             "gate_weight": normal(rng, (1, width), self.initial_scale)[0],
             "gate_bias": np.full(1, self.gate_start, dtype=np.float32),
         }

@@ -102,7 +102,7 @@ class Known:
         A click on a pair of the random traffic is left out, for the traffic knows better.
         """
         learned_from = without_traffic(learned_from, side.traffic)
-        if len(learned_from) == 0:
+        if learned_from.n_clicks == 0:
             raise InputError(
                 "the random traffic judges every clicked pair, so no click is left to train on: "
                 "give less of it, or traffic_use=none"

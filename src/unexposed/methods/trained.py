@@ -102,7 +102,7 @@ class TrainedMethod(Recommender):
                 draw=by.draw,
             )
 
-        chooses = quality if len(held_out) else None
+        chooses = quality if held_out.n_clicks else None
         return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
 
     def traffic_uses(self) -> list[str]:
@@ -181,19 +181,17 @@ class TrainedMethod(Recommender):
         loop = self.loop(clicks, held_out, side)
         if choice is not None:
             loop = self._chosen_by(choice, loop, clicks, held_out)
-        if (quality := loop.quality) is not None:  # one rank judges, so all keep the same epoch
-            loop = replace(loop, quality=lambda learned: ranks.led(lambda: quality(learned)))
         parameters, facts = trained(loop, clicks, checkpoint)
         facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
-        if len(held_out) and facts["ended"] != training.INTERRUPTED:
+        if held_out.n_clicks and facts["ended"] != training.INTERRUPTED:
             facts = self._judged_by_all(parameters, facts, clicks, held_out)
-        if not self.refit or len(held_out) == 0 or facts["ended"] == training.INTERRUPTED:
+        if not self.refit or held_out.n_clicks == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
         every, epochs = clicks.union(held_out), facts["best_epoch"]
         second = None if checkpoint is None else checkpoint.second(epochs=epochs)
         loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
         return training.refitted(
-            parameters, facts, lambda: trained(loop, every, second), n_clicks=len(every)
+            parameters, facts, lambda: trained(loop, every, second), n_clicks=every.n_clicks
         )
 
     def _chosen_by(
@@ -211,14 +209,9 @@ class TrainedMethod(Recommender):
         """The facts with the quality of the chosen epoch by every criterion, and its verdict."""
         scores = partial(self.scores, parameters, clicks=clicks)
         try:
-            by_all, beside = ranks.led(
-                lambda: (
-                    qualities(scores, clicks, held_out),
-                    on_held_out(
-                        scores, popular_list(clicks).scores, clicks, held_out, self.criterion
-                    ),
-                )
-            )
+            by_all = qualities(scores, clicks, held_out)
+            popular = popular_list(clicks).scores
+            beside = on_held_out(scores, popular, clicks, held_out, self.criterion)
         except KeyboardInterrupt:
             if ranks.current() is not None:
                 raise

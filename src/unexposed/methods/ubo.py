@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
-from unexposed.maths.item_level import Factors, validation_loss
+from unexposed.maths.item_level import Factors, validation_losses
 from unexposed.methods.composed import (
     ComposedMethod,
     Composition,
@@ -135,7 +136,9 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
 
         def quality(parameters: Parameters) -> float:
             tables = Factors(parameters["user_factors"], parameters["item_factors"])
-            return -validation_loss(tables, check.users, check.items, check.relevant)
+            return -over_ranks.mean(
+                validation_losses(tables, check.users, check.items, check.relevant)
+            )
 
         return replace(loop, quality=quality, window=1)
 

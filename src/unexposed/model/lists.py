@@ -61,16 +61,11 @@ def parts_of(model: "Model", users: RawIds | None = None) -> Iterator[Part]:
         yield Part(number, model, ids.values[rows])
 
 
-def parts_in(saved: Partitions, users: RawIds | None = None) -> Iterator[Part]:
-    """This rank's partitions of these users, or of all users of a model saved by partitions."""
-    if users is None:
-        for number in owned():
-            model = saved[number]
-            yield Part(number, model, model.user_ids.values)
-        return
-    ids = Ids.of(users)
-    for number, rows in rows_by(partitions_among(saved.like, ids)):
-        yield Part(number, saved[number], ids.values[rows])
+def parts_in(saved: Partitions) -> Iterator[Part]:
+    """This rank's partitions of a model that was saved by partitions, opened one by one."""
+    for number in owned():
+        model = saved[number]
+        yield Part(number, model, model.user_ids.values)
 
 
 def write_lists(
@@ -126,10 +121,3 @@ def sample(saved: Partitions, rules: Rules) -> "Model":
     if rules.unknown != "popular":
         return saved.shared
     return saved.at(evenly_spaced(saved.n_users))
-
-
-def known_users(parts: Iterable[Part]) -> int:
-    """How many of the users of these parts their models know, over all ranks."""
-    own = sum(int((part.model.user_ids.index(part.users) >= 0).sum()) for part in parts)
-    others = ranks.current()
-    return own if others is None else sum(others.every(own))

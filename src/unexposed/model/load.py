@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import settings
+from unexposed import ranks, settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import PARTITIONS
+from unexposed.data.partitions import PARTITIONS, owned
 from unexposed.data.share import Share
 from unexposed.errors import InputError, as_path
 from unexposed.files import archive
@@ -113,9 +113,13 @@ def unlike(
     that is given more than these clicks `alone` differs from any: a model keeps no row of it.
     """
     try:
-        model, about = load(folder, make), archive.read(MODEL, folder).about
+        model, about, refused = *_own(folder, make), ""
     except InputError as error:
-        return [str(error)]
+        refused = str(error)
+    others = ranks.current()
+    for one in [refused] if others is None else others.every(refused):
+        if one:
+            return [one]
     facts = model.facts
     if facts.get("ended") == "interrupted":
         return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
@@ -138,8 +142,17 @@ def unlike(
     return differences(then, now)
 
 
+def _own(folder: Path, make: Make) -> tuple[Model, dict[str, Any]]:
+    """The saved model with the users of this rank, and what its folder says."""
+    about = archive.read(MODEL, folder).about
+    if ranks.current() is None:
+        return load(folder, make), about
+    return load_partitions(folder, make).join(owned()), about
+
+
 def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
-    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
+    parted = ranks.current() is not None
+    return fingerprint(method, clicks, clicks, seed=seed, side=Side(), parted=parted)
 
 
 def describe(folder: Path, make: Make) -> dict[str, Any]:
@@ -158,5 +171,5 @@ def describe(folder: Path, make: Make) -> dict[str, Any]:
         "items": model.clicks.n_items,
         "clicks": len(model.clicks),
         "parameters": {name: list(array.shape) for name, array in model.parameters.items()},
-        "bytes": sum(array.nbytes for array in arrays.values()),
+        "bytes": sum(a.nbytes for held in (arrays, *found.parts) for a in held.values()),
     }

@@ -20,6 +20,7 @@ from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, pairs_from_rows
 from unexposed.training.apart import check_ids, without_held_out, without_traffic
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
+from unexposed.training.divided import check_alone, divided
 from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 
 
@@ -89,66 +90,66 @@ class Recommender(Shown, ABC):
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
 
-        In a process group of torch.distributed all ranks call this with the same arguments, train
-        together, and each returns the model (see docs/scaling.md).
+        In a process group of torch.distributed all ranks call this with the same arguments, or with
+        their own parts of a log, and train together; each returns a model of its own users (see
+        docs/scaling.md).
         """
         for given in [clicks] if held_out is None else [clicks, held_out]:
             check_clicks(given, of=self.name)
         if not isinstance(side, Side | None):
             raise InputError(f"side must be a Side, got {type(side).__name__}")
-        if len(clicks) == 0:
+        if clicks.n_clicks == 0:
             raise InputError(f"{self.name} cannot learn from a log without clicks")
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
-        self.check_ranks(checkpointed=checkpoint is not None or resume)
-        clicks = clicks.checked()
+        self.check_ranks()
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
             raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
         beside, told = sorted(side.given() - {"start"}), dict[str, Any]()
-        encodings, side = side.encodings(), side.aligned(clicks)
-        if encodings:
-            told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
-        if side.impressions is None and clicks.shown is not None and "impressions" in self.takes:
-            side = replace(side, impressions=clicks.shown)
-            told |= {"log_impressions": side_fingerprint(side)["impressions"]}
-        check_ids(side, clicks)
-        if held_out is None:
-            seen = clicks
-            clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
-        else:
-            seen = clicks.union(held_out)
-        side = without_held_out(side, clicks, held_out)
-        held_out = without_traffic(held_out, side.traffic)  # training may know those labels
-        kept, folder = None, None if checkpoint is None else Path(checkpoint)
-        if folder is not None:
-            of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
-            again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
-            kept = Checkpoint(folder, of=of, users=clicks.user_ids, **again)
-        elif resume:
-            raise InputError("resume needs the checkpoint to resume from: give checkpoint=FOLDER")
         with ranks.together() as others, _shown(progress, others) as shown:
-            if others is not None:
-                of = fingerprint(self, clicks, held_out, seed=seed, side=side)
-                others.check_alike(of)
+            clicks = clicks.checked()
+            encodings, side = side.encodings(), side.aligned(clicks)
+            if encodings:
+                told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
+            shows = clicks.shown is not None and "impressions" in self.takes
+            if side.impressions is None and shows:
+                side = replace(side, impressions=clicks.shown)
+                told |= {"log_impressions": side_fingerprint(side)["impressions"]}
+            check_ids(side, clicks)
+            if others is None:
+                check_alone(clicks)
+            else:
+                clicks, held_out, side = divided(
+                    self, clicks, held_out, side, seed=seed, ranks=others
+                )
+            if held_out is None:
+                seen = clicks
+                clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
+            else:
+                seen = clicks.union(held_out)
+            side = without_held_out(side, clicks, held_out)
+            held_out = without_traffic(held_out, side.traffic)  # training may know those labels
+            kept, folder = None, None if checkpoint is None else Path(checkpoint)
+            if folder is not None:
+                of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
+                again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
+                kept = Checkpoint(folder, of=of, users=clicks.user_ids, **again)
+            elif resume:
+                raise InputError(
+                    "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
+                )
             parameters, facts = self.train(
                 clicks, held_out, seed=seed, side=side, progress=shown, checkpoint=kept
             )
         facts = facts | told | ({"side": beside} if beside else {})
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
 
-    def check_ranks(self, *, checkpointed: bool) -> None:
-        """In a process group, refuse what works in one process only."""
-        if not ranks.several():
-            return
-        if not self.divides:
+    def check_ranks(self) -> None:
+        """In a process group, refuse what trains in one process only."""
+        if ranks.several() and not self.divides:
             raise InputError(
                 f"{self.name} cannot be trained by several ranks: train it in one process"
-            )
-        if checkpointed:
-            raise InputError(
-                "several ranks keep no checkpoints: leave out checkpoint and resume, or train in "
-                "one process"
             )
 
     @property

@@ -6,10 +6,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
-from unexposed.ranking.blocks import Scores, pair_hash
+from unexposed.ranking.blocks import Scores, in_whole, pair_hash
 from unexposed.ranking.rank import rank_catalogue
 
 Draw = Literal["all", "wtd"]
@@ -78,7 +79,7 @@ def held_out_quality(
     drawn at random, each in proportion to its clicks^`candidates_exponent`.
     """
     by = Criterion("", exponent, k or 0, candidates, candidates_exponent, draw)
-    return float(quality_of_users(scores, clicks, held_out, by).mean())
+    return over_ranks.mean(quality_of_users(scores, clicks, held_out, by))
 
 
 def quality_of_users(
@@ -90,9 +91,9 @@ def quality_of_users(
 
 def ranked(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> metrics.Ranking:
     """Rank the held-out clicks that count among all items not clicked in training."""
-    if by.draw == "wtd":
-        held_out = held_out.pick(as_if_uniform(clicks, held_out))
     wanted = Judgements.from_clicks(held_out)
+    if by.draw == "wtd":
+        wanted = wanted.pick(as_if_uniform(clicks, held_out))
     mass = None
     if by.candidates and by.candidates_exponent:
         mass = candidate_mass(clicks.item_counts, exponent=by.candidates_exponent)
@@ -111,7 +112,8 @@ def qualities(scores: Scores, clicks: Clicks, held_out: Clicks) -> dict[str, lis
     found = {}
     for name, by in CRITERIA.items():
         values = quality_of_users(scores, clicks, held_out, by)
-        found[name] = [float(values.mean()), float(values.std() / np.sqrt(len(values)))]
+        error = over_ranks.deviation(values) / np.sqrt(over_ranks.count(len(values)))
+        found[name] = [over_ranks.mean(values), float(error)]
     return found
 
 
@@ -134,9 +136,14 @@ def as_if_uniform(clicks: Clicks, held_out: Clicks) -> NDArray[np.bool_]:
     """
     items = (clicks.item_counts + held_out.item_counts)[held_out.items]
     users = (clicks.user_counts + held_out.user_counts)[held_out.users]
-    lot = pair_hash(held_out.users, held_out.items, salt=0xD1CE).astype(np.float64) / 2.0**64
+    pairs = in_whole(held_out, held_out.users), held_out.items
+    lot = pair_hash(*pairs, salt=0xD1CE).astype(np.float64) / 2.0**64
     # the largest lot^(1/weight) win (Efraimidis and Spirakis 2006): the smallest −log(lot)/weight
     late = -np.log(np.maximum(lot, 2.0**-64)) * items * users
+    wanted = int(np.ceil(held_out.n_clicks * DRAWN))
+    if held_out.share is not None:
+        # the bits of floats from 0 on ascend as they do; + 0.0: −0 has other bits
+        return over_ranks.smallest((late + 0.0).view(np.uint64), held_out.numbers, wanted)
     drawn = np.zeros(len(held_out), dtype=bool)
-    drawn[np.argsort(late, kind="stable")[: int(np.ceil(len(held_out) * DRAWN))]] = True
+    drawn[np.argsort(late, kind="stable")[:wanted]] = True
     return drawn

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.errors import InputError
 from unexposed.ranking import metrics, top
-from unexposed.ranking.blocks import Scores, blocks, tie_break
+from unexposed.ranking.blocks import Scores, blocks, in_whole, tie_break
 from unexposed.ranking.metrics import Ranking
 
 
@@ -20,7 +20,8 @@ def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
         here = (row >= part.start) & (row < part.stop)
         score[here] = block[row[here] - part.start, judged.items[here]]
     _refuse_nan(score)
-    order = np.lexsort((tie_break(judged.users, judged.items), -score, row))
+    ties = tie_break(in_whole(clicks, judged.users), judged.items)
+    order = np.lexsort((ties, -score, row))
     counts = np.bincount(row)
     first = np.cumsum(counts) - counts
     rank = np.arange(len(judged)) - first[row] + 1  # row is sorted, as the judgements are
@@ -53,7 +54,8 @@ def rank_catalogue(
         rows = row[here] - part.start
         _refuse_nan(block)
         block = np.require(block, requirements=["C", "W"])  # the only layout compiled
-        given = block, rows, wanted.items[here], users[part], clicks.user_start, clicks.items
+        of = users[part], in_whole(clicks, users[part])
+        given = block, rows, wanted.items[here], *of, clicks.user_start, clicks.items
         rank[here] = top.ranks(*given)
         if share is not None:
             above, others = top.masses_above(*given, mass).T

@@ -21,7 +21,13 @@ def tie_break(user: int, item: int) -> Any:
 
 @compiled
 def ranks(
-    block: Array, rows: Array, items: Array, users: Array, user_start: Array, clicked: Array
+    block: Array,
+    rows: Array,
+    items: Array,
+    users: Array,
+    names: Array,  # by which ties are broken: the index of each user in the whole log
+    user_start: Array,
+    clicked: Array,
 ) -> Array:
     """Rank each wanted item in its row, among all items that the row's user has not clicked.
 
@@ -29,7 +35,8 @@ def ranks(
     """
     found = np.empty(len(rows), dtype=np.int64)
     for n in range(len(rows)):
-        row, item, user = block[rows[n]], items[n], users[rows[n]]
+        row, item = block[rows[n]], items[n]
+        user, name = users[rows[n]], names[rows[n]]
         score = row[item]
         before = equal = 0
         for rival in range(len(row)):
@@ -42,10 +49,10 @@ def ranks(
         else:
             before = 0
             for rival in range(len(row)):
-                before += follows(item, score, rival, row[rival], user)
+                before += follows(item, score, rival, row[rival], name)
             for click in range(first, stop):
                 rival = clicked[click]
-                before -= follows(item, score, rival, row[rival], user)
+                before -= follows(item, score, rival, row[rival], name)
         found[n] = 1 + before
     return found
 
@@ -56,6 +63,7 @@ def masses_above(
     rows: Array,
     items: Array,
     users: Array,
+    names: Array,
     user_start: Array,
     clicked: Array,
     mass: Array,
@@ -68,7 +76,8 @@ def masses_above(
     found = np.empty((len(rows), 2), dtype=np.int64)
     total = mass.sum()
     for n in range(len(rows)):
-        row, item, user = block[rows[n]], items[n], users[rows[n]]
+        row, item = block[rows[n]], items[n]
+        user, name = users[rows[n]], names[rows[n]]
         score = row[item]
         above = equal = others = 0
         for rival in range(len(row)):
@@ -76,13 +85,13 @@ def masses_above(
             equal += row[rival] == score
         if equal > 1:
             for rival in range(len(row)):
-                if row[rival] == score and follows(item, score, rival, score, user):
+                if row[rival] == score and follows(item, score, rival, score, name):
                     above += mass[rival]
         others = total - mass[item]
         for click in range(user_start[user], user_start[user + 1]):
             rival = clicked[click]
             others -= mass[rival]
-            if follows(item, score, rival, row[rival], user):
+            if follows(item, score, rival, row[rival], name):
                 above -= mass[rival]
         found[n, 0], found[n, 1] = above, others
     return found

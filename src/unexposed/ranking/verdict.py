@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from unexposed.cards import number, signed
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores
@@ -98,19 +99,20 @@ class Verdict:
 
 
 def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
-    """Compare the values of the same users by a paired t-test; None for too few users.
+    """Compare the values of the same users by a paired t-test; None for too few users of all ranks.
 
     t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d.
     """
     ours, theirs = np.asarray(model, dtype=np.float64), np.asarray(rival, dtype=np.float64)
     differences = ours - theirs
-    n = len(differences)
+    n = over_ranks.count(len(differences))
     if n < FEWEST:
         return None
-    mean, error = float(differences.mean()), float(differences.std(ddof=1) / np.sqrt(n))
+    mean = over_ranks.mean(differences)
+    error = float(over_ranks.deviation(differences, ddof=1) / np.sqrt(n))
     half = float(stdtrit(n - 1, 0.975)) * error
     p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-    return Gain(float(ours.mean()), float(theirs.mean()), mean - half, mean + half, p, n)
+    return Gain(over_ranks.mean(ours), over_ranks.mean(theirs), mean - half, mean + half, p, n)
 
 
 def on_held_out(

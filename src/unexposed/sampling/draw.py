@@ -18,6 +18,7 @@ from unexposed.sampling.chances import (
 )
 
 PART = 32_768  # items of the clicks shuffled at a time: they fit into a core's cache
+NOWHERE = np.empty(0, dtype=np.int64)
 
 
 def samples(
@@ -59,8 +60,8 @@ def samples(
         end = np.cumsum(counts.T).reshape(n_parts, threads)  # a share follows another in each part
         part_start = np.concatenate([[0], end[:, -1]])
         place = np.ascontiguousarray(end.T) - counts
-        given = (items, user_start, n_items, everything, law, seed)
-        each(lambda t: fill(found_users, found, place[t], *given, *users[t : t + 2]))
+        given = (items, user_start, user_start, n, n_items, everything, law, seed)
+        each(lambda t: fill(found_users, found, place[t], NOWHERE, *given, *users[t : t + 2]))
         each(lambda t: shuffle(found_users, found, part_start, seed, *parts[t : t + 2]))
     return found_users, found
 
@@ -79,8 +80,11 @@ def fill(
     found_users: Array,
     found: Array,
     place: Array,  # (parts): where the next click goes
+    at: Array,  # (clicks): where each click goes, if that is known; else empty
     items: Array,
     user_start: Array,
+    first_click: Array,  # (users): the number of each user's first click in the whole log
+    n: int,  # clicks of the whole log
     n_items: int,
     everything: bool,
     law: Chances,
@@ -89,7 +93,7 @@ def fill(
     stop_user: int,
 ) -> None:
     """Put the clicks of these users, with drawn items, into random parts."""
-    n, width = found.shape
+    width = found.shape[1]
     clicked_by = np.full(n_items, -1, dtype=np.int32)
     even, keep, alias = len(law.keep) == 0, law.keep, law.alias
     room, room_for_sums = np.empty(n_items, dtype=np.int32), np.empty(len(law.of_item))
@@ -100,13 +104,17 @@ def fill(
         listed = room[: list_unclicked(room, clicked_by, user, avoided, False, law)]
         sums = add_up(room_for_sums, listed, law)
         for click in range(first, stop):
-            part = below(len(place), random_bits(seed, click))
-            at = place[part]
-            place[part] = at + 1
-            found_users[at], found[at, 0] = user, items[click]
-            bits = random_bits(seed, n + click)
+            turn = first_click[user] + click - first
+            if len(at):
+                row = at[click]
+            else:
+                part = below(len(place), random_bits(seed, turn))
+                row = place[part]
+                place[part] = row + 1
+            found_users[row], found[row, 0] = user, items[click]
+            bits = random_bits(seed, n + turn)
             for number in range(1, width):
-                found[at, number] = -1
+                found[row, number] = -1
                 if len(avoided) < n_items:
                     bits = mix(bits + STEP)
                     if even:
@@ -115,7 +123,7 @@ def fill(
                         item = draw_from_list(listed, sums, bits)
                     else:
                         item, bits = draw_by_table(clicked_by, user, keep, alias, bits)
-                    found[at, number] = item
+                    found[row, number] = item
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Mark the samples of an epoch: known exposures, random traffic, weights of clicks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -72,7 +72,7 @@ class Marking:
 
 
 def _with(samples: Samples, marks: Marks) -> Samples:
-    return Samples(samples.users, samples.start, samples.items, samples.weight, marks=marks)
+    return replace(samples, item_weight=None, marks=marks)
 
 
 def _compared(traffic: Traffic, negatives: int, weight: float, rng: np.random.Generator) -> Samples:

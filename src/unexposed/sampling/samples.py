@@ -8,8 +8,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
 from unexposed.data.clicks import Clicks, Indices
-from unexposed.sampling import draw
+from unexposed.errors import InputError
+from unexposed.sampling import draw, draw_own
 from unexposed.sampling.chances import EVEN, Chances, chances
 from unexposed.sampling.marks import Marks
 from unexposed.sampling.pool import Pool
@@ -141,6 +143,11 @@ class Drawing:
 
     def sampler(self, clicks: Clicks, pairs: tuple[Indices, Indices] | None = None) -> "Sampler":
         """What draws the epochs of this log; `pairs`, ordered, are what "shown" draws from."""
+        if clicks.share is not None and (self.every_pair or pairs is not None):
+            raise InputError(
+                "several ranks draw negatives from the unclicked items or the catalogue: use "
+                "pairs=sampled without negatives_from=shown, or train in one process"
+            )
         law = self.law(clicks)
         pool = None if pairs is None else Pool.of(*pairs, n_users=clicks.n_users, law=law)
         return Sampler(self, clicks, law, self.weight(clicks, law), self.item_weight(law), pool)
@@ -195,12 +202,14 @@ class Drawing:
         """The log-odds of a click among the weighted pairs of an epoch: log(clicks / Σ weights)."""
         n = clicks.user_counts
         left = (n > 0) * (clicks.n_items - n)  # the unclicked pairs of users with clicks
-        if self.every_pair or self.weighting == "unbiased":
-            weights = float(left.sum())
-        else:
-            finds = left > 0 if self.source == "unclicked" else n > 0
-            weights = float((finds * n).sum()) * self.negatives
-        return float(np.log(len(clicks) / max(weights, 1)))  # 1: where everything is clicked
+        finds = left > 0 if self.source == "unclicked" else n > 0
+        n_clicks, n_left, n_found = ranks.summed(
+            np.array([len(clicks), left.sum(), (finds * n).sum()])
+        )
+        weights = float(n_left)
+        if not self.every_pair and self.weighting == "none":
+            weights = float(n_found) * self.negatives
+        return float(np.log(n_clicks / max(weights, 1)))  # 1: where everything is clicked
 
 
 def unclicked(clicks: Log, law: Chances) -> NDArray[Any]:
@@ -238,12 +247,12 @@ class Sampler:
         """The samples of the next epoch."""
         if self.drawing.every_pair:
             return every_pair(self.clicks, rng=rng)
-        users, start, items = drawn_pairs(
+        users, start, items, here = drawn_pairs(
             self.clicks, self.drawing.negatives, self.drawing.source, self.law, rng
         )
         if self.pool is not None:
             items = self.pool.redrawn(users, start, items, rng)
-        return Samples(users, start, items, self.weight[users], self.item_weight)
+        return Samples(users, start, items, self.weight[users], self.item_weight, **here)
 
 
 def drawn(clicks: Clicks, *, negatives: int, rng: np.random.Generator) -> Samples:
@@ -253,16 +262,22 @@ def drawn(clicks: Clicks, *, negatives: int, rng: np.random.Generator) -> Sample
 
 def drawn_pairs(
     clicks: Clicks, negatives: int, source: Source, law: Chances, rng: np.random.Generator
-) -> tuple[Indices, NDArray[np.int64], Indices]:
+) -> tuple[Indices, NDArray[np.int64], Indices, dict[str, Any]]:
     """Every click with this many items drawn for it, in random order: `Samples` without weights.
 
     Items are drawn from those that the user has not clicked (none, for a user who clicked them
-    all), or from the catalogue.
+    all), or from the catalogue. One of several ranks has its own clicks, and where they stand.
     """
     seed = rng.integers(2**64, dtype=np.uint64)
-    everything = source == "catalogue"
+    everything, here = source == "catalogue", dict[str, Any]()
     log = clicks.items, clicks.user_start, clicks.n_items
-    users, items = draw.samples(*log, negatives, everything, law=law, seed=seed)
+    if clicks.share is None:
+        users, items = draw.samples(*log, negatives, everything, law=law, seed=seed)
+    else:
+        users, items, position = draw_own.own_samples(
+            *log, negatives, everything, share=clicks.share, law=law, seed=seed
+        )
+        here = {"position": position, "total": clicks.share.n_clicks}
     start: NDArray[Any] = np.arange(len(users) + 1, dtype=np.int64) * (1 + negatives)
     items = items.reshape(-1)
     if not everything and (clicks.user_counts == clicks.n_items).any():
@@ -270,7 +285,7 @@ def drawn_pairs(
         there = items >= 0
         start = np.concatenate([[0], np.cumsum(there)])[start]
         items = items[there]
-    return users, start, items
+    return users, start, items, here
 
 
 def every_pair(clicks: Clicks, *, rng: np.random.Generator) -> Samples:

@@ -1,15 +1,19 @@
 """The small unbiased validation set that guides the exposure, built from the log itself."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks, Indices, Judgements, pair_keys
+from unexposed.data.share import Share
 from unexposed.errors import InputError
 
 Negatives = Literal["popular", "drawn"]
+BLOCK = 1 << 20  # draws that ranks look up at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +64,26 @@ class ValidationSet:
         """One number for each pair, as in `Clicks.keys`."""
         return pair_keys(self.users, self.items, n_items)
 
-    def pick(self, mask: slice) -> "ValidationSet":
-        """A part of the pairs."""
-        return ValidationSet(self.users[mask], self.items[mask], self.relevant[mask])
+    def part(self, begin: int, end: int) -> "ValidationSet":
+        """The pairs from one place to another among the pairs of all ranks."""
+        if self.position is None:
+            return self._pick(slice(begin, end))
+        own = slice(*np.searchsorted(self.position, (begin, end)).tolist())
+        return self._pick(own, position=self.position[own] - begin, total=end - begin)
 
     def shuffled(self, rng: np.random.Generator) -> "ValidationSet":
         """Shuffle the pairs, so that consecutive parts are random samples of the set."""
-        order = rng.permutation(len(self))
-        return ValidationSet(self.users[order], self.items[order], self.relevant[order])
+        order = rng.permutation(self.n_pairs)
+        if self.position is None:
+            return self._pick(order)
+        is_own = np.zeros(self.n_pairs, dtype=bool)
+        is_own[self.position] = True
+        at = np.flatnonzero(is_own[order])
+        own = np.searchsorted(self.position, order[at])
+        return self._pick(own, position=at, total=self.total)
+
+    def _pick(self, chosen: slice | NDArray[np.int64], **here: Any) -> "ValidationSet":
+        return ValidationSet(self.users[chosen], self.items[chosen], self.relevant[chosen], **here)
 
 
 def from_log(
@@ -87,9 +103,7 @@ def from_log(
     index. `disliked` pairs (ratings below the threshold) replace the unclicked items of users who
     have any.
     """
-    order = np.argsort(-clicks.user_counts, kind="stable")
-    chosen = np.zeros(clicks.n_users, dtype=bool)
-    chosen[order[: max(1, int(len(order) * users))]] = True
+    chosen = most_active(clicks, users)
     by_popularity = np.argsort(-clicks.item_counts, kind="stable").astype(np.int32)
     place = np.empty(clicks.n_items, dtype=np.int64)  # 0 for the most popular item
     place[by_popularity] = np.arange(clicks.n_items)
@@ -107,7 +121,30 @@ def from_log(
     relevant = np.repeat([True, False], [len(pairs[0][0]), sum(len(u) for u, _ in pairs[1:])])
     of, what = (np.concatenate(side).astype(np.int32) for side in zip(*pairs, strict=True))
     order = np.lexsort((~relevant, of))
-    return ValidationSet(of[order], what[order], relevant[order])
+    columns = of[order], what[order], relevant[order]
+    if clicks.share is None:
+        return ValidationSet(*columns)
+    position = _places(columns[0], clicks.share)
+    return ValidationSet(*columns, position=position, total=over_ranks.count(len(position)))
+
+
+def most_active(clicks: Clicks, fraction: float) -> NDArray[np.bool_]:
+    """Which users are among this fraction of all, by their clicks; ties go to the lower index."""
+    if clicks.share is not None:
+        wanted = max(1, int(clicks.share.n_users * fraction))
+        fewer = (clicks.n_items - clicks.user_counts).astype(np.uint64)
+        return over_ranks.smallest(fewer, clicks.share.users, wanted)
+    order = np.argsort(-clicks.user_counts, kind="stable")
+    chosen = np.zeros(clicks.n_users, dtype=bool)
+    chosen[order[: max(1, int(len(order) * fraction))]] = True
+    return chosen
+
+
+def _places(users: Indices, share: Share) -> NDArray[np.int64]:
+    """The place of each pair among the pairs of all ranks; both are ordered by user."""
+    counts = np.bincount(users, minlength=len(share.users))
+    first = over_ranks.before(counts, share.users, share.n_users)
+    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(users))
 
 
 def _first(users: Indices, place: NDArray[np.int64], items: int) -> NDArray[np.bool_]:
@@ -139,9 +176,38 @@ def _drawn(
 ) -> tuple[Indices, Indices]:
     """Draw an item for each entry in proportion to its clicks, and leave out clicked pairs."""
     rng = rng or np.random.default_rng(0)
-    items = rng.choice(clicks.items, len(users))
+    if clicks.share is None:
+        items = rng.choice(clicks.items, len(users))
+    else:
+        items = _drawn_of_all(clicks, clicks.share, _places(users, clicks.share), rng)
     fresh = ~np.isin(pair_keys(users, items, clicks.n_items), clicks.keys)
     return users[fresh], items[fresh]
+
+
+def _drawn_of_all(
+    clicks: Clicks, share: Share, places: NDArray[np.int64], rng: np.random.Generator
+) -> Indices:
+    """The items at these places among all that one process would draw, block by block.
+
+    Each rank fills in the items of its own clicks.
+    """
+    found, n = np.empty(len(places), dtype=np.int32), over_ranks.count(len(places))
+    with_clicks = np.flatnonzero(clicks.user_counts)
+    first = np.concatenate([[-1], share.first_click[with_clicks]])  # −1: before all own clicks
+    start, counts = (
+        np.concatenate([[0], c[with_clicks]]) for c in (clicks.user_start, clicks.user_counts)
+    )
+    for begin in range(0, n, BLOCK):
+        click = rng.integers(share.n_clicks, size=min(BLOCK, n - begin))
+        at = np.searchsorted(first, click, side="right") - 1
+        number = click - first[at]
+        is_own = number < counts[at]
+        items = np.zeros(len(click), dtype=np.int32)
+        items[is_own] = clicks.items[(start[at] + number)[is_own]]
+        items = ranks.summed(items)
+        own = slice(*np.searchsorted(places, (begin, begin + BLOCK)).tolist())
+        found[own] = items[places[own] - begin]
+    return found
 
 
 def from_random_traffic(judged: Judgements) -> ValidationSet:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.objective import Engine
@@ -81,7 +83,7 @@ class ExposureClock:
         gradient = self._form.carry(self._on_items(factors), state["alpha"], self._share)
         # as if the loss of every validation pair held decay/2·|α − start|²: an item that the guide
         # says nothing of stays where it starts
-        gradient += weight_decay * len(self._guide) * (state["alpha"] - self._start)
+        gradient += weight_decay * self._guide.n_pairs * (state["alpha"] - self._start)
         state["steps"] += 1
         number = int(state["steps"][0])
         state["first"] += (1 - BETA1) * (gradient - state["first"])
@@ -128,7 +130,7 @@ class ExposureClock:
         )
 
     def _on_items(self, factors: Factors) -> NDArray[np.float64]:
-        """∂/∂m of each item; a part of the users stands for all of them."""
+        """∂/∂m of each item, summed over ranks; a part of the users stands for all of them."""
         exposure, taken = self.table(), self._users()
         blocks = self._blocks(taken)
         if self._on_training:
@@ -138,6 +140,7 @@ class ExposureClock:
             direction = item_level.validation_gradient(
                 factors, guide.users, guide.items, guide.relevant
             )
+            direction = direction._replace(items=ranks.summed(direction.items))
             for table, column in zip(direction, self._fixed, strict=True):
                 if column is not None:
                     table[:, column] = 0.0  # a look-ahead does not move this column
@@ -150,15 +153,21 @@ class ExposureClock:
         total = np.zeros(self._clicks.n_items)
         for part in found:
             total += part
-        return total * (np.count_nonzero(self._clicks.user_counts) / len(taken))
+        n_users = int(np.count_nonzero(self._clicks.user_counts))
+        return ranks.summed(total) * (over_ranks.count(n_users) / over_ranks.count(len(taken)))
 
     def _users(self) -> NDArray[Any]:
         """The users of a step: all with clicks, or as many of them as it may look at."""
-        with_clicks = np.flatnonzero(self._clicks.user_counts)
-        most = max(1, PAIRS_A_STEP // self._clicks.n_items)
-        if len(with_clicks) <= most:
+        clicked, share = self._clicks.user_counts > 0, self._clicks.share
+        with_clicks = np.flatnonzero(clicked)
+        n, most = over_ranks.count(len(with_clicks)), max(1, PAIRS_A_STEP // self._clicks.n_items)
+        if n <= most:
             return with_clicks
-        return np.sort(self._rng.choice(with_clicks, most, replace=False))
+        taken = np.sort(self._rng.choice(n, most, replace=False))  # of the users with clicks
+        if share is None:
+            return with_clicks[taken]
+        places = over_ranks.before(clicked.astype(np.int64), share.users, share.n_users)
+        return with_clicks[np.isin(places[with_clicks], taken)]
 
     def _blocks(self, taken: NDArray[Any]) -> Iterator[Block]:
         clicks, given = self._clicks, self._given

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
@@ -40,20 +41,20 @@ class Guide:
     ) -> tuple[ValidationSet, ValidationSet]:
         """A random half of the pairs to learn from, and the other to choose the epoch by."""
         pairs = (given or self.from_log(clicks)).shuffled(np.random.default_rng(0))
-        half = len(pairs) // 2
+        half = pairs.n_pairs // 2
         if half == 0:
             raise InputError(
                 "the validation set has a single pair, too few for epoch_by=validation: "
                 "raise validation_users, or use epoch_by=held_out"
             )
-        return pairs.pick(slice(half)), pairs.pick(slice(half, None))
+        return pairs.part(0, half), pairs.part(half, pairs.n_pairs)
 
     def training_clicks(self, clicks: Clicks, given: ValidationSet | None) -> Clicks:
         """The clicks that samples are drawn from."""
         if self.in_training or given is not None:
             return clicks
         in_guide = np.isin(clicks.keys, self.from_log(clicks).keys(clicks.n_items))
-        if in_guide.all():
+        if over_ranks.count(int((~in_guide).sum())) == 0:
             raise InputError(
                 "the validation set holds every click, so no click is left to train on: "
                 "keep validation_in_training, or lower validation_users or validation_items"

@@ -1,0 +1,147 @@
+"""The inputs of a training, divided among ranks: each has its own users, and all have the items."""
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unexposed import settings
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
+from unexposed.data.share import Share, cut
+from unexposed.engine.exchange import USER_TABLES
+from unexposed.errors import InputError
+from unexposed.ranks import Ranks
+from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
+from unexposed.training.given import Parameters, Side
+
+if TYPE_CHECKING:
+    from unexposed.model.recommender import Recommender
+
+OF_ALL_USERS = ("impressions", "traffic", "validation", "start")  # parts of Side, not divided
+
+
+class Inputs(NamedTuple):
+    """What one rank learns from."""
+
+    clicks: Clicks
+    held_out: Clicks | None
+    side: Side
+
+
+def check_alone(clicks: Clicks) -> None:
+    """Outside a process group, refuse clicks that ranks have divided."""
+    if clicks.share is not None:
+        raise InputError(
+            "these clicks are one rank's part of a log: train on them in its process group, or "
+            "read the whole log"
+        )
+
+
+def divided(
+    method: "Recommender",
+    clicks: Clicks,
+    held_out: Clicks | None,
+    side: Side,
+    *,
+    seed: int,
+    ranks: Ranks,
+) -> Inputs:
+    """This rank's part of the inputs: a log that every rank holds whole is cut, others are.
+
+    Ranks that were given different things say so.
+    """
+    for part in OF_ALL_USERS:
+        if part in side.given():
+            raise InputError(
+                f"several ranks cannot train with {part}: leave it out, or train in one process"
+            )
+    ranks.check_alike(_known_to_all(method, clicks, held_out, side, seed))
+    if clicks.share is None:
+        clicks = cut(clicks, ranks)
+        side = _of_users(side, _share(clicks).users)
+    if held_out is not None and held_out.share is None:
+        held_out = cut(held_out, ranks)
+    return Inputs(clicks, held_out, side)
+
+
+def _share(clicks: Clicks) -> Share:
+    assert clicks.share is not None
+    return clicks.share
+
+
+def _known_to_all(
+    method: "Recommender", clicks: Clicks, held_out: Clicks | None, side: Side, seed: int
+) -> dict[str, Any]:
+    """What every rank must have been given alike, hashed where it is large."""
+    if clicks.share is not None:
+        side = replace(side, user_features=None, exposure=_if_of_items(side.exposure))
+    found = {"the method": method.name, **settings.values(method), "the seed": seed}
+    found |= _log(clicks) | side_fingerprint(side)
+    of_held_out = {} if held_out is None else _log(held_out)
+    return found | {f"{name}, held out": value for name, value in of_held_out.items()}
+
+
+def _log(clicks: Clicks) -> dict[str, Any]:
+    if clicks.share is None:
+        return log_fingerprint(clicks)
+    share = clicks.share
+    return {
+        "the users of the log": share.n_users,
+        "the clicks of the log": share.n_clicks,
+        "the clicks of its items": sha256(share.item_counts.tobytes()).hexdigest(),
+    }
+
+
+def _of_users(side: Side, users: NDArray[np.int64]) -> Side:
+    """The features and exposures of these users, from those of all users."""
+    features, exposure = side.user_rows, side.exposure
+    if exposure is not None and np.ndim(exposure) == 2:
+        exposure = np.asarray(exposure)[users]
+    return replace(
+        side, user_features=None if features is None else features[users], exposure=exposure
+    )
+
+
+def _if_of_items(exposure: NDArray[Any] | None) -> NDArray[Any] | None:
+    return None if exposure is None or np.ndim(exposure) == 2 else exposure
+
+
+# what ranks have learned, put together: for small models, since every rank then holds all of it
+
+
+def is_of_users(name: str, table: NDArray[Any]) -> bool:
+    """Whether a parameter has a row for each user, and so is divided among ranks."""
+    return name in USER_TABLES or (name == "exposure" and table.ndim == 2)
+
+
+def whole_parameters(parameters: Parameters, share: Share, ranks: Ranks) -> Parameters:
+    """The parameters with the rows of all users, on every rank."""
+    owners = ranks.every(share.users)
+    found = {}
+    for name, table in parameters.items():
+        if is_of_users(name, table):
+            rows = ranks.every(table)
+            table = np.empty((share.n_users, *table.shape[1:]), dtype=table.dtype)
+            for users, part in zip(owners, rows, strict=True):
+                table[users] = part
+        found[name] = table
+    return found
+
+
+def whole_clicks(clicks: Clicks, ranks: Ranks) -> Clicks:
+    """The pairs of the whole log, with the ids of all users, on every rank."""
+    share, log = _share(clicks), clicks.checked()
+    named = ranks.every(dict(zip(share.users.tolist(), log.user_ids.values.tolist(), strict=True)))
+    ids = {user: raw for part in named for user, raw in part.items()}
+    columns = ranks.every((share.users[log.users], log.items, log.counts))
+    users, items, counts = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    return Clicks.from_pairs(
+        users,
+        items,
+        counts=counts,
+        user_ids=Ids.of(ids[user] for user in range(share.n_users)),
+        item_ids=clicks.item_ids,
+    )
