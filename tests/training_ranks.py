@@ -15,17 +15,20 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from numpy.typing import NDArray
 
 from small import clicks_of, make_with
 from unexposed import ranks
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.share import cut
+from unexposed.data.shown import Traffic
 from unexposed.engine import build
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.training import divided
+from unexposed.training import clock, divided
 from unexposed.training.given import Side
 
 SETTINGS = {
@@ -44,9 +47,9 @@ SETTINGS = {
 }
 CASES: dict[str, dict[str, Any]] = {
     "mf": {},
-    "bpr": {},
-    "relmf": {},
-    "umf": {"weighting": "unbiased", "negatives_exponent": 0.5},
+    "bpr": {"counts": "linear", "snips_draw": "wtd"},
+    "relmf": {"negatives_from": "catalogue", "snips_k": 0, "snips_candidates_exponent": 0.5},
+    "umf": {"weighting": "unbiased", "negatives_exponent": 0.5, "biases": True},
     "ubpr": {"biases": True},
     "ubo": {"validation_batch": 7},
     "ubo joint": {"strategy": "joint"},
@@ -54,6 +57,13 @@ CASES: dict[str, dict[str, Any]] = {
     "ubo bilevel_on_batch": {"strategy": "bilevel_on_batch", "biases": True},
     "ubo frozen": {"strategy": "frozen"},
     "ubo items": {"exposure_model": "items", "exposure_learning_rate": 0.05},
+    "ubo guided": {
+        "epoch_by": "validation",
+        "validation_negatives": "drawn",
+        "validation_items": 2,
+        "validation_in_training": False,
+        "biases": True,
+    },
     "ubo features": {},
     "ubo few": {},
 }
@@ -63,22 +73,28 @@ FACTS = ("losses", "held_out", "best_epoch", "criteria", "verdict", "refitted_on
 
 
 def log(name: str) -> Clicks:
-    """Clicks of 40 users; "few": of 3, fewer than four ranks."""
+    """Clicks of 40 users, the last without any; "few": of 3, fewer than four ranks."""
     rng = np.random.default_rng(5)
     n_users, n_items = (3, 8) if name == "ubo few" else (40, 15)
-    return clicks_of(rng.random((n_users, n_items)) < np.linspace(0.7, 0.1, n_items))
+    clicked = rng.random((n_users, n_items)) < np.linspace(0.7, 0.1, n_items)
+    clicked[3:][-1:] = False
+    found = clicks_of(clicked)
+    return replace(found, counts=rng.integers(1, 4, len(found)).astype(np.int32))
 
 
 def side(name: str) -> Side:
-    if name != "ubo features":
-        return Side()
     rng = np.random.default_rng(6)
-    return Side(user_features=rng.random((40, 2)), item_features=rng.random((15, 3)))
+    if name == "relmf":
+        return Side(exposure=rng.uniform(0.1, 1, (40, 15)))
+    if name == "ubo features":
+        return Side(user_features=rng.random((40, 2)), item_features=rng.random((15, 3)))
+    return Side()
 
 
-def fitted(name: str, **settings: Any) -> Model:
+def fitted(name: str, clicks: Clicks | None = None, **settings: Any) -> Model:
     method = make_with(name.partition(" ")[0], SETTINGS | CASES.get(name, {}) | settings)
-    return method.fit(log(name), seed=1, side=side(name), progress=Silent())
+    with mock.patch.object(clock, "PAIRS_A_STEP", 15 * 20):  # of half of the users
+        return method.fit(clicks or log(name), seed=1, side=side(name), progress=Silent())
 
 
 @contextmanager
@@ -112,13 +128,55 @@ def every_outcome(rank: int) -> dict[str, Any]:
         return {name: outcome(name) for name in CASES}
 
 
-def own_rows(rank: int) -> list[int]:
-    """How many rows this rank holds of a user table, and of the moments of the other."""
+def own(rank: int) -> dict[str, Any]:
+    """What this rank holds: in training, and of the models of a whole and of a divided log."""
     del rank
-    method, clicks = make_with("ubo", SETTINGS), log("ubo")
+    method = make_with("ubo", SETTINGS)
     with ranks.together() as others:
-        state = method.build(cut(clicks, others), Side(), np.random.default_rng(0)).state()
-    return [len(state[name]) for name in ("user_factors", "exposure_user_factors.second")]
+        clicks = cut(log("ubo"), others)
+        state = method.build(clicks, Side(), np.random.default_rng(0)).state()
+        models = [fitted("ubo"), fitted("ubo", clicks)]
+    tables = ("user_factors", "exposure_user_factors")
+    rows = [state["user_factors"], state["exposure_user_factors.second"]]
+    rows += [model.parameters[table] for model in models for table in tables]
+    return {
+        "rows": [len(table) for table in rows],
+        "clicks": [len(model.clicks) for model in models],
+        "parameters": [model.parameters for model in models],
+    }
+
+
+def answers(rank: int) -> list[Any]:
+    """What this rank finds out about its part of random numbers."""
+    found = []
+    with ranks.together() as others:
+        for values, places in random_numbers():
+            mine = np.flatnonzero(places % others.size == rank)
+            users, n_users = np.sort(places[mine]), len(places)
+            found.append(
+                {
+                    "mean": over_ranks.mean(values[mine].astype(np.float64)),
+                    "deviation": over_ranks.deviation(values[mine].astype(np.float64), ddof=1),
+                    "before": dict(
+                        zip(users, over_ranks.before(values[users], users, n_users), strict=True)
+                    ),
+                    "smallest": [
+                        set(
+                            mine[
+                                over_ranks.smallest(values[mine].astype(np.uint64), places[mine], n)
+                            ]
+                        )
+                        for n in range(0, n_users + 2, 7)
+                    ],
+                }
+            )
+    return found
+
+
+def random_numbers() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Numbers and distinct places of things: with many ties, some, and none."""
+    rng = np.random.default_rng(8)
+    return [(rng.integers(0, high, size=50), rng.permutation(50)) for high in (3, 400, 2**62)]
 
 
 def sentence(work: Callable[[], Any]) -> str:
@@ -136,6 +194,8 @@ def failures(rank: int) -> dict[str, str]:
         name: sentence(lambda name=name: fitted(name, snips_window=1))
         for name in ("wmf", "expomf", "cjmf", "ease")
     }
+    found["all pairs"] = sentence(lambda: fitted("mf", pairs="all"))
+    found["traffic"] = sentence(lambda: of_traffic(make_with("mf", SETTINGS)))
     found["cuda"] = sentence(lambda: fitted("mf", engine="cuda"))
     method = make_with("mf", SETTINGS)
     found["other seed"] = sentence(lambda: method.fit(log("mf"), seed=rank, progress=Silent()))
@@ -150,6 +210,13 @@ def failures(rank: int) -> dict[str, str]:
     with mock.patch.object(ranks, "LIMIT", 1.0), ranks.together() as others:
         found["late"] = sentence(lambda: late(rank, others))
     return found
+
+
+def of_traffic(method: Any) -> Model:
+    clicks = log("mf")
+    pairs = [np.zeros(1, dtype=np.int32)] * 2
+    shown = Traffic(*pairs, np.ones(1, dtype=bool), clicks.user_ids, clicks.item_ids)
+    return method.fit(clicks, side=Side(traffic=shown), progress=Silent())
 
 
 def late(rank: int, others: ranks.Ranks) -> None:

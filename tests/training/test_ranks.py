@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from training_ranks import CASES, every_outcome, failures, on_ranks, outcome, own_rows
+from training_ranks import (
+    CASES,
+    answers,
+    every_outcome,
+    failures,
+    log,
+    on_ranks,
+    outcome,
+    own,
+    random_numbers,
+)
 from unexposed import ranks
 from unexposed.data.ids import Ids
 from unexposed.data.partitions import PARTITIONS, partitions
@@ -22,7 +32,7 @@ def alone() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two(alone, tmp_path_factory) -> list[list[Any]]:
-    return on_ranks(2, tmp_path_factory.mktemp("two"), every_outcome, own_rows, failures)
+    return on_ranks(2, tmp_path_factory.mktemp("two"), every_outcome, own, failures, answers)
 
 
 def leaves(facts: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -59,16 +69,22 @@ def test_two_ranks_train_the_model_of_one_process(alone, two):
     assert_alike(two[0][0], alone)
 
 
-def test_every_rank_returns_the_same_model(two):
+def assert_same_bits(one: dict[str, Any], other: dict[str, Any]) -> None:
     for name in CASES:
-        one, other = (rank[0][name] for rank in two)
-        for table, values in one["parameters"].items():
-            assert values.tobytes() == other["parameters"][table].tobytes(), (name, table)
+        for table, values in one[name]["parameters"].items():
+            assert values.tobytes() == other[name]["parameters"][table].tobytes(), (name, table)
+        assert one[name]["facts"] == other[name]["facts"]
+
+
+def test_every_rank_has_the_same_bits_of_what_users_share(two):
+    assert_same_bits(two[0][0], two[1][0])
 
 
 def test_four_ranks_train_the_model_of_one_process(alone, tmp_path):
     """One of the cases has three users: a rank without any user takes part."""
-    assert_alike(on_ranks(4, tmp_path, every_outcome)[3][0], alone)
+    four = on_ranks(4, tmp_path, every_outcome)
+    assert_alike(four[3][0], alone)
+    assert_same_bits(four[0][0], four[3][0])
 
 
 def test_an_exchange_with_nobody_changes_nothing(alone, tmp_path, monkeypatch):
@@ -81,21 +97,46 @@ def test_an_exchange_with_nobody_changes_nothing(alone, tmp_path, monkeypatch):
         dist.destroy_process_group()
 
 
-def test_a_rank_holds_the_rows_of_its_own_users_alone(two):
+def test_a_rank_holds_the_rows_and_clicks_of_its_own_users_alone(two):
     of_rank = [rank[1] for rank in two]
-    assert [sum(rows) for rows in zip(*of_rank, strict=True)] == [40, 40]
-    assert all(0 < n < 40 for rows in of_rank for n in rows)
+    for what, whole in (("rows", 40), ("clicks", len(log("ubo")))):
+        held = [found[what] for found in of_rank]
+        assert {sum(parts) for parts in zip(*held, strict=True)} == {whole}
+        assert all(0 < n < whole for parts in held for n in parts)
+
+
+def test_ranks_that_divided_the_log_before_train_the_same_bits(two):
+    for _, found, *_ in two:
+        of_whole, of_divided = found["parameters"]
+        assert all((of_whole[table] == of_divided[table]).all() for table in of_whole)
+
+
+def test_ranks_find_means_and_the_smallest_as_one_process_does(two):
+    of_ranks = [rank[3] for rank in two]
+    for (values, places), *found in zip(random_numbers(), *of_ranks, strict=True):
+        for one in found:
+            assert one["mean"] == pytest.approx(values.mean(), rel=1e-12)
+            assert one["deviation"] == pytest.approx(values.std(ddof=1), rel=1e-12)
+        before = {user: n for one in found for user, n in one["before"].items()}
+        assert [before[user] for user in range(50)] == (np.cumsum(values) - values).tolist()
+        order = np.lexsort((places, values))
+        chosen = [
+            set.union(*each) for each in zip(*(one["smallest"] for one in found), strict=True)
+        ]
+        assert chosen == [set(order[:n]) for n in range(0, 52, 7)]
 
 
 def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
-    for _, _, found in two:
+    for _, _, found, _ in two:
         for name in ("wmf", "expomf", "cjmf", "ease"):
             assert found[name].startswith(f"{name} cannot be trained by several ranks")
+        assert found["all pairs"].startswith("several ranks draw negatives")
+        assert found["traffic"].startswith("several ranks cannot train with traffic")
         assert found["cuda"].startswith("the cuda engine trains in one process")
 
 
 def test_ranks_that_were_given_different_things_all_say_so(two):
-    for _, _, found in two:
+    for _, _, found, _ in two:
         assert found["other seed"].startswith("ranks 0 and 1 differ in the seed")
 
 

@@ -428,7 +428,7 @@ class ComposedMethod(TrainedMethod):
                 drawing=parts.drawing,
                 law=parts.drawing.law(trained_on),
                 counted=trained_on.item_counts > 0 if by_features else None,
-                n_clicks=len(trained_on),
+                n_clicks=trained_on.n_clicks,
                 batch_size=self.batch_size,
                 epochs=epochs,
                 relevance=relevance,
