@@ -4,7 +4,8 @@
 
 Each row has a user, an item, a click of 0 or 1 and a time in milliseconds; ids are integers in one
 log and texts in the other. Both are read in a process of their own, so that peak memory is theirs.
-The clicks and impressions must be those of the same rows in a single file.
+The clicks and impressions must be those of the same rows in a single file. With --ranks, that many
+processes also read the parts together, each its share.
 """
 
 import argparse
@@ -45,10 +46,14 @@ def write_parts(folder: Path, *, rows: int, parts: int, texts: bool, seed: int) 
         part.write_parquet(folder / f"part-{n:05}.parquet")
 
 
-def child(source: str) -> None:
+def child(source: str, *, rank: int, ranks: int, store: str) -> None:
     """Read once and print what it took; imports are not counted in the seconds."""
     from unexposed.data.read import read_log
 
+    if ranks:
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
     start = time.perf_counter()
     clicks = read_log(source)
     seconds = time.perf_counter() - start
@@ -60,20 +65,33 @@ def child(source: str) -> None:
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     took = {"seconds": seconds, "peak_bytes": own, "peak_bytes_of_the_trial": tried}
-    print(json.dumps(took | {"clicks": len(clicks), "impressions": len(shown), "sha256": found}))
+    users = clicks.users if clicks.share is None else clicks.share.users[clicks.users]
+    keys = users.astype(np.uint64) * np.uint64(clicks.n_items) + clicks.items.astype(np.uint64)
+    check = int((keys * clicks.times.astype(np.uint64)).sum())  # mod 2⁶⁴: ranks add up to the whole
+    took |= {"clicks": len(clicks), "impressions": len(shown), "sha256": found, "sum": check}
+    print(json.dumps(took))
+    if ranks:
+        dist.destroy_process_group()
 
 
-def measure(*, rows: int, parts: int, texts: bool, seed: int) -> dict[str, Any]:
+def measure(*, rows: int, parts: int, texts: bool, seed: int, ranks: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "log"
         folder.mkdir()
         write_parts(folder, rows=rows, parts=parts, texts=texts, seed=seed)
         in_parts = run(str(folder))
+        divided = run_together(str(folder), ranks, f"file://{name}/store") if ranks else []
         whole = Path(name) / "log.parquet"
         pl.scan_parquet(folder / "*.parquet").sink_parquet(whole)
         in_one = run(str(whole))
     assert in_parts["sha256"] == in_one["sha256"], "parts and file give other clicks"
-    return {"ids": "texts" if texts else "integers", "parts": in_parts, "one file": in_one}
+    found = {"ids": "texts" if texts else "integers", "parts": in_parts, "one file": in_one}
+    if divided:
+        for total in ("clicks", "impressions", "sum"):
+            several = sum(took[total] for took in divided) % 2**64
+            assert several == in_parts[total], f"ranks give other {total}"
+        found["ranks"] = divided
+    return found
 
 
 def run(source: str) -> dict[str, Any]:
@@ -82,18 +100,30 @@ def run(source: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+def run_together(source: str, ranks: int, store: str) -> list[dict[str, Any]]:
+    command = [sys.executable, __file__, "--child", source, "--ranks", str(ranks)]
+    started = [
+        subprocess.Popen([*command, "--rank", str(n), "--store", store], stdout=subprocess.PIPE)
+        for n in range(ranks)
+    ]
+    return [json.loads(process.communicate()[0]) for process in started]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--parts", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, default=0, help="also read by this many processes")
+    for name in ("--child", "--rank", "--store"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        child(given.child)
+        rank = int(given.rank or 0)
+        child(given.child, rank=rank, ranks=given.ranks, store=given.store)
         return
-    size = {"rows": given.rows, "parts": given.parts, "seed": given.seed}
+    size = {"rows": given.rows, "parts": given.parts, "seed": given.seed, "ranks": given.ranks}
     logs = [measure(**size, texts=texts) for texts in (False, True)]
     for log in logs:
         for source in ("parts", "one file"):
@@ -103,6 +133,12 @@ def main() -> None:
                 f"{log['ids']:<8} {source:<8} {took['seconds']:6.1f} s, peak "
                 f"{took['peak_bytes'] / GIB:.2f} GiB, {both:.2f} GiB with the process that tries "
                 f"the files; {took['clicks']:,} clicks, {took['impressions']:,} shown pairs"
+            )
+        for rank, took in enumerate(log.get("ranks", [])):
+            share = took["peak_bytes"] / log["parts"]["peak_bytes"]
+            print(
+                f"{log['ids']:<8} rank {rank:<3} {took['seconds']:6.1f} s, peak "
+                f"{took['peak_bytes'] / GIB:.2f} GiB, {share:.0%} of one process"
             )
     if given.json is not None:
         document = size | {"cores": os.cpu_count(), "logs": logs}

@@ -16,6 +16,8 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,8 +89,7 @@ class Ranks:
 
     def check_alike(self, given: dict[str, Any]) -> None:
         """Refuse ranks that were given different things, by name."""
-        every: list[Any] = [None] * self.size
-        _answer(lambda: dist.all_gather_object(every, given, group=self._group))
+        every = self.each(given)
         for rank, other in enumerate(every):
             names = [n for n in {**every[0], **other} if every[0].get(n) != other.get(n)]
             if names:
@@ -125,6 +126,31 @@ class Ranks:
         found: list[Any] = [None] * self.size
         _answer(lambda: dist.all_gather_object(found, value, group=self._group))
         return found
+
+    def each(self, value: Value) -> list[Value]:
+        """The values of all ranks, small ones of any type."""
+        every: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(every, value, group=self._group))
+        return every
+
+    def told(self, values: NDArray[Any], sender: int) -> NDArray[Any]:
+        """The values of one rank; those of the others only tell the type."""
+        own = _tensor(values if self.rank == sender else values[:0])
+        length = torch.tensor([len(own)])
+        _answer(lambda: dist.broadcast(length, src=sender, group=self._group))
+        found = own if self.rank == sender else own.new_empty(int(length))
+        _answer(lambda: dist.broadcast(found, src=sender, group=self._group))
+        return found.numpy()
+
+    def exchanged(self, values: NDArray[Any], lengths: Sequence[int]) -> list[NDArray[Any]]:
+        """What each rank has for this one; `lengths` says how many values go to each rank."""
+        sent, own = torch.tensor(lengths, dtype=torch.int64), _tensor(values)
+        come = torch.empty_like(sent)
+        _answer(lambda: dist.all_to_all_single(come, sent, group=self._group))
+        sizes = come.tolist()
+        found = own.new_empty(sum(sizes))
+        _answer(lambda: dist.all_to_all_single(found, own, sizes, sent.tolist(), group=self._group))
+        return np.split(found.numpy(), np.cumsum(sizes)[:-1])
 
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
@@ -177,6 +203,15 @@ def led(work: Callable[[], Value]) -> Value:
 def summed(values: NDArray[Any]) -> NDArray[Any]:
     """These numbers, summed over ranks where several train together."""
     return values if _current is None else _current.sum(values)
+
+
+def leads() -> bool:
+    """Whether this process talks: rank 0, and one process alone."""
+    return not several() or dist.get_rank() == 0
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.require(values, requirements=["C", "W"]))  # torch wants to write
 
 
 def _answer(call: Callable[[], Value]) -> Value:

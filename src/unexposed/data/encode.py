@@ -29,6 +29,27 @@ class Coded:
     spelled: bool  # its integers were read from text, whose spelling they keep
     part: str  # where it comes from
 
+    @property
+    def kind(self) -> str:
+        """What the values are: integers, texts or objects."""
+        if isinstance(self.values, list):
+            return "objects"
+        return "integers" if self.values.dtype == pl.Int64 else "texts"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the column of a part tells about the ids of all parts."""
+
+    rows: int
+    kind: str
+    spelled: bool
+    part: str
+
+    @staticmethod
+    def of(part: Coded) -> "Kind":
+        return Kind(len(part.codes), part.kind, part.spelled, part.part)
+
 
 def encode_pairs(
     table: Table, columns: list[Column], names: list[str]
@@ -67,26 +88,42 @@ def _distinct(source: str, column: Column, name: str, refused: Refused) -> tuple
     if column.dtype == pl.String:
         _check_room(source, values, name)
     values = values.sort()
-    return values, _places(column, values)
+    return values, places_of(column, values)
 
 
 def merged(source: str, parts: Sequence[Coded], name: str) -> tuple[Ids, Indices]:
     """The ids of all parts of a column, and each row's index among them."""
     parts = [part for part in parts if len(part.codes)] or parts[:1]
     if len(parts) == 1:
-        return _ids(parts[0].values), parts[0].codes
-    kinds = {_kind(part.values) for part in parts}
-    respelled = kinds == {"integers", "texts"} and all(part.spelled for part in parts)
-    if "texts" in kinds and len(kinds) > 1 and not respelled:
-        raise _unlike(parts, name)
-    if "objects" in kinds:
+        return ids_of(parts[0].values), parts[0].codes
+    kind = joint_kind([Kind.of(part) for part in parts], name)
+    if kind == "objects":
         every, places = _merged_objects([list(part.values) for part in parts])
     else:
         kept = [cast(pl.Series, part.values) for part in parts]
-        values = [v.cast(pl.String) for v in kept] if respelled else kept
-        every, places = _merged_series(source, values, name)
+        every, places = _merged_series(source, [of_kind(v, kind) for v in kept], name)
     codes = [place[part.codes] for place, part in zip(places, parts, strict=True)]
-    return _ids(every), np.concatenate(codes)
+    return ids_of(every), np.concatenate(codes)
+
+
+def joint_kind(parts: Sequence[Kind], name: str) -> str:
+    """What the ids of all parts of a column are, empty ones left out; refused where they differ.
+
+    Integers beside texts are texts where they were read from text: one part of a CSV log may hold
+    no other ids than numbers.
+    """
+    parts = [part for part in parts if part.rows] or parts[:1]
+    kinds = {part.kind for part in parts}
+    if kinds == {"integers", "texts"} and all(part.spelled for part in parts):
+        return "texts"
+    if "texts" in kinds and len(kinds) > 1:
+        raise _unlike(parts, name)
+    return "integers" if kinds == {"integers"} else "texts" if kinds == {"texts"} else "objects"
+
+
+def of_kind(values: pl.Series, kind: str) -> pl.Series:
+    """Integers as texts, where all ids of the column are texts."""
+    return values.cast(pl.String) if kind == "texts" else values
 
 
 def _merged_series(source: str, parts: list[pl.Series], name: str) -> tuple[Values, list[Indices]]:
@@ -95,11 +132,11 @@ def _merged_series(source: str, parts: list[pl.Series], name: str) -> tuple[Valu
     if every.dtype == pl.String:
         _check_room(source, every, name)
     every = every.sort()
-    places = _places(several, every)
+    places = places_of(several, every)
     return every, np.split(places, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _places(column: pl.Series, values: pl.Series) -> Indices:
+def places_of(column: pl.Series, values: pl.Series) -> Indices:
     """The index of each row among sorted values."""
     if column.dtype == pl.Int64:
         return values.search_sorted(column).cast(pl.Int32).to_numpy()
@@ -113,25 +150,20 @@ def _merged_objects(parts: list[list[Any]]) -> tuple[Values, list[Indices]]:
     return every, [np.array([place[raw] for raw in part], dtype=np.int32) for part in parts]
 
 
-def _unlike(parts: Sequence[Coded], name: str) -> InputError:
+def _unlike(parts: Sequence[Kind], name: str) -> InputError:
     first = parts[0]
-    other = next(part for part in parts if _kind(part.values) != _kind(first.values))
+    other = next(part for part in parts if part.kind != first.kind)
     return InputError(
-        f"column {plain(name)!r} holds {_kind(first.values)} in {first.part} and "
-        f"{_kind(other.values)} in {other.part}: write it alike in all parts"
+        f"column {plain(name)!r} holds {first.kind} in {first.part} and "
+        f"{other.kind} in {other.part}: write it alike in all parts"
     )
 
 
-def _kind(values: Values) -> str:
-    if isinstance(values, list):
-        return "objects"
-    return "integers" if values.dtype == pl.Int64 else "texts"
-
-
-def _ids(values: Values) -> Ids:
-    if isinstance(values, list):
-        return Ids(np.fromiter(values, dtype=object, count=len(values)))
-    return Ids(values.to_numpy()) if values.dtype == pl.Int64 else Ids.of(values.to_list())
+def ids_of(values: Values) -> Ids:
+    """Distinct values as ids."""
+    if isinstance(values, pl.Series) and values.dtype == pl.Int64:
+        return Ids(values.to_numpy())
+    return Ids(np.fromiter(values, dtype=object, count=len(values)))
 
 
 def _check_room(source: str, values: pl.Series, name: str) -> None:

@@ -30,7 +30,7 @@ def clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
     """Clicks on the pairs with a positive value, their count, or one of at least the threshold."""
     users, items, values = columns_of_matrix(matrix, "value").values()
     user_ids, item_ids = Ids.range(matrix.shape[0]), Ids.range(matrix.shape[1])
-    check_universe("the matrix", user_ids, item_ids)
+    check_universe("the matrix", *matrix.shape)
     clicked = (values > 0) & (values >= (threshold or 0))
     if not clicked.any():
         raise InputError("the matrix has no click: store positive values, or lower threshold=")
@@ -50,9 +50,9 @@ def clicks_of_matrix(matrix: Any, threshold: float | None) -> Clicks:
     )
 
 
-def check_universe(name: str, user_ids: Ids, item_ids: Ids) -> None:
-    for role, ids in (("user", user_ids), ("item", item_ids)):
-        if len(ids) < 2:
+def check_universe(name: str, n_users: int, n_items: int) -> None:
+    for role, n in (("user", n_users), ("item", n_items)):
+        if n < 2:
             raise InputError(
                 f"{name} has fewer than two {role}s, which leaves nothing to learn: "
                 f"check that {role}= (--{role}) names the right column"

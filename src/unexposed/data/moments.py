@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,13 @@ from numpy.typing import NDArray
 from unexposed.data.delimited import Column
 
 # Below how many units after 1970 a number counts in that unit; 10¹¹ s is the year 5138.
-UNITS = {"seconds": (1e11, 1), "milliseconds": (1e14, 10**3), "microseconds": (1e17, 10**6)}
-NANOSECONDS = 10**9
+UNITS = {
+    "seconds": (1e11, 1),
+    "milliseconds": (1e14, 10**3),
+    "microseconds": (1e17, 10**6),
+    "nanoseconds": (inf, 10**9),
+}
+DATES, DAYS = "dates", "days as 20240131"
 ISO = (
     r"^(\d{4}[-/]\d{2}[-/]\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2})?)(?:[.,]\d+)?)?"
     r"\s*(?:Z|UTC|([+-]\d{2}):?(\d{2}))?$"
@@ -72,21 +78,54 @@ def _numbers(column: pl.Series) -> pl.Series | None:
     return column.cast(pl.Int64, strict=False)
 
 
-def in_seconds(parts: list[Moments]) -> tuple[NDArray[np.int64], str]:
-    """The times of all parts in seconds, and what was taken for what in words."""
-    values = np.concatenate([part.values for part in parts])
+@dataclass(frozen=True)
+class Span:
+    """What the times of a part tell about the unit of all parts."""
+
+    rows: int
+    are_numbers: bool
+    first: int = 0
+    last: int = 0
+    are_days: bool = False
+
+    @staticmethod
+    def of(part: Moments) -> "Span":
+        values = part.values
+        if len(values) == 0:
+            return Span(0, part.are_numbers)
+        days = part.are_numbers and _of_days(values) is not None
+        return Span(len(values), part.are_numbers, int(values.min()), int(values.max()), days)
+
+
+def unit_of(parts: list[Span]) -> str:
+    """What the times of all parts are, in words; the empty ones do not matter."""
+    parts = [part for part in parts if part.rows]
     kinds = {part.are_numbers for part in parts}
-    if kinds == {False} or len(values) == 0:
-        return values, "dates"
+    if kinds <= {False}:
+        return DATES
     if len(kinds) > 1:
         raise ValueError("numbers in some parts and dates in others")
-    if (days := _of_days(values)) is not None:
-        return days, "days as 20240131"
-    largest = max(abs(int(values.max())), abs(int(values.min())))
-    for unit, (below, size) in UNITS.items():
-        if largest < below:
-            return values // size, unit
-    return values // NANOSECONDS, "nanoseconds"
+    if all(part.are_days for part in parts):
+        return DAYS
+    largest = max(max(abs(part.first), abs(part.last)) for part in parts)
+    return next(unit for unit, (below, _) in UNITS.items() if largest < below)
+
+
+def to_seconds(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
+    """Times of this unit in seconds since 1970."""
+    if unit == DATES or len(values) == 0:
+        return values
+    if unit == DAYS:
+        days = _of_days(values)
+        assert days is not None
+        return days
+    return values // UNITS[unit][1]
+
+
+def in_seconds(parts: list[Moments]) -> tuple[NDArray[np.int64], str]:
+    """The times of all parts in seconds, and what was taken for what in words."""
+    unit = unit_of([Span.of(part) for part in parts])
+    return to_seconds(np.concatenate([part.values for part in parts]), unit), unit
 
 
 def spoken(seconds: NDArray[np.int64]) -> str:

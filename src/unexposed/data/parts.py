@@ -77,16 +77,16 @@ class Parts:
 
     def __init__(self, name: str, paths: list[Path], open_file: Callable[[Path], File]) -> None:
         self.name = name
-        self._paths, self._open = paths, open_file
-        self._first = ""
+        self.paths, self._open = paths, open_file
+        self.first = ""  # name of the part that stands for all others
         self._ends: list[int] = []
         first = next(self.parts())
-        self._first, self.columns = first.name, first.columns
+        self.first, self.columns = first.name, first.columns
         self._spelled = {name for name in first.columns if first.spells(name)}
 
     def parts(self) -> Iterator[Part]:
-        for path in self._paths:
-            yield Part(self._open(path), hive_columns(path), self._first)
+        for path in self.paths:
+            yield Part(self._open(path), hive_columns(path), self.first)
 
     def take(self, names: list[str]) -> list[Column]:
         """Whole columns of all parts: for tables that are small."""
@@ -103,7 +103,7 @@ class Parts:
     def where(self, row: int) -> str:
         """The file and the row of the last columns taken."""
         at = bisect_right(self._ends, row)
-        part = Part(self._open(self._paths[at]), {}, self._first)
+        part = Part(self._open(self.paths[at]), {}, self.first)
         return f"{part.name}, {part.where(row - (self._ends[at - 1] if at else 0))}"
 
 

@@ -3,7 +3,6 @@
 import logging
 import warnings
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
 from os import PathLike
 from typing import Any, cast
 
@@ -14,14 +13,17 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
 from unexposed.data.columns import named, pair_names, refuse_twice
 from unexposed.data.delimited import Column, check_text, text_lines
+from unexposed.data.divided import divides, read_divided
 from unexposed.data.encode import encode, encode_pairs
 from unexposed.data.ids import Ids, match
-from unexposed.data.matrices import check_universe, clicks_of_matrix, columns_of_matrix
-from unexposed.data.plan import Asked, Plan, plan_of
-from unexposed.data.rows import Rows, impressions, join, read_part
+from unexposed.data.logged import check_log, clicks_of
+from unexposed.data.matrices import clicks_of_matrix, columns_of_matrix
+from unexposed.data.plan import Asked, plan_of
+from unexposed.data.rows import join, read_part
 from unexposed.data.sources import Table, existing, opened, refusing
 from unexposed.data.values import binary, limit_of, rated
 from unexposed.errors import InputError, LogWarning, plain
+from unexposed.ranks import leads, several
 
 Say = Callable[[str], object]
 
@@ -62,53 +64,24 @@ def read_log(
     if sp.issparse(source):
         limit_of(threshold)
         clicks = clicks_of_matrix(source, threshold)
+    elif several() and divides(source):
+        clicks = read_divided(source, asked, delimiter=delimiter, any_size=any_size)
     else:
         with opened(source, delimiter, query) as table:
             plan = plan_of(table, asked)
-            rows = join(table.name, [read_part(part, plan) for part in table.parts()], plan)
-        clicks = _clicks(table.name, rows, plan, any_size=any_size)
+            rows, told = join(table.name, [read_part(part, plan) for part in table.parts()], plan)
+        n_users, n_items = len(rows.user_ids), len(rows.item_ids)
+        check_log(table.name, told, plan, n_users=n_users, n_items=n_items, any_size=any_size)
+        clicks = clicks_of(table.name, rows, told, plan)
     assert clicks.read is not None
     tell(clicks.read, say)
     return clicks
 
 
-def _clicks(source: str, rows: Rows, plan: Plan, *, any_size: bool) -> Clicks:
-    if not any_size:
-        check_universe(source, rows.user_ids, rows.item_ids)
-    clicked = rows.clicked
-    n_clicks, n_shown = int(clicked.sum()), int(rows.shown.sum())
-    if n_clicks == 0:
-        cure = "lower threshold= (--threshold)" if "rating" in plan.columns else "give other rows"
-        raise InputError(f"{source}: {plan.rule}, and none is; {cure}")
-    clicks = Clicks.from_pairs(
-        rows.users[clicked],
-        rows.items[clicked],
-        counts=None if rows.counts is None else rows.counts[clicked],
-        times=rows.times,
-        user_ids=rows.user_ids,
-        item_ids=rows.item_ids,
-    )
-    read = Read(
-        source,
-        {
-            role: name
-            for role, name in plan.columns.items()
-            if role != "time" or rows.times is not None
-        },
-        plan.rule,
-        rows.rows,
-        n_clicks,
-        n_shown,
-        rows.rows - n_clicks - n_shown,
-        len(clicks),
-        rows.notes,
-        rows.doubts,
-    )
-    return replace(clicks, shown=impressions(rows, apart=bool(plan.clicks)), read=read)
-
-
 def tell(read: Read, say: Say | None) -> None:
     """Say how a log was read; where nobody listens, warn of what was dropped or assumed."""
+    if not leads():
+        return
     sayer(say)(str(read))
     if say is None and read.doubts:
         warnings.warn(str(read), LogWarning, stacklevel=3)

@@ -1,26 +1,25 @@
 """The rows of a log, part by part: who, what, and whether each is a click or an impression."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import memory
+from unexposed.data.about import About, Summary, summary
 from unexposed.data.clicks import Indices
 from unexposed.data.delimited import Column
-from unexposed.data.encode import Coded, coded, merged, no_rows
+from unexposed.data.encode import Coded, Kind, coded, merged
 from unexposed.data.ids import Ids
-from unexposed.data.moments import MUST, Moments, NotATimeError, in_seconds, moments, spoken
-from unexposed.data.plan import Plan, other_events, tally
-from unexposed.data.shown import Impressions
+from unexposed.data.moments import MUST, Moments, NotATimeError, Span, moments, to_seconds
+from unexposed.data.plan import Plan, tally
 from unexposed.data.sources import Table, bad_row
 from unexposed.data.values import binary, chances, counted, rated, texts
-from unexposed.errors import InputError, plain
+from unexposed.errors import plain
 
 Mask = NDArray[np.bool_]
 BYTES_OF_A_ROW = 100  # its indices, twice, the key of its pair, the order of keys, and sums
-FIVE = 5  # stars, of which the assumed threshold is meant
 COUNTS = "; if it counts, give count={0!r} (--count); if neither, click='' (--click '')"
 
 
@@ -43,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a log that have a user and an item, and how they were read."""
+    """The rows of a log that have a user and an item."""
 
     users: Indices
     items: Indices
@@ -54,9 +53,6 @@ class Rows:
     counts: NDArray[np.int64] | None
     times: NDArray[np.int64] | None  # of the clicks
     propensity: NDArray[np.float64] | None
-    rows: int
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...]
 
 
 def read_part(part: Table, plan: Plan) -> Part:
@@ -104,30 +100,19 @@ def read_part(part: Table, plan: Plan) -> Part:
     )
 
 
-def join(source: str, parts: list[Part], plan: Plan) -> Rows:
-    """The rows of all parts, with ids and indices of their own."""
-    rows = sum(part.rows for part in parts)
-    if rows == 0:
-        raise no_rows(source)
-    memory.check(
-        source,
-        sum(len(part.clicked) for part in parts) * BYTES_OF_A_ROW,
-        what=f"holding {rows:,} rows",
-        cure="give a shorter log",
-    )
-    doubts = [other_events(source, plan, sum((part.events for part in parts), Counter()))]
-    if zeros := sum(part.zeros for part in parts):
-        doubts.append(f"dropped {zeros:,} rows whose {plain(plan.columns['count'])} is 0")
-    if plan.assumed:
-        largest = max(part.largest for part in parts)
-        though = f", though ratings go up to {largest:g}" if largest > FIVE else ""
-        doubts.append(f"threshold {plan.limit:g} is assumed{though}: give threshold= (--threshold)")
-    times, notes = _joined_times(source, parts, plan)
+def join(source: str, parts: list[Part], plan: Plan) -> tuple[Rows, Summary]:
+    """The rows of all parts, with ids and indices of their own, and what they tell together."""
+    told = summary(source, [about(part) for part in parts], plan)
+    check_room(source, sum(len(part.clicked) for part in parts), told.rows)
+    times = None
+    if told.unit is not None:
+        found = [part.times.values for part in parts if isinstance(part.times, Moments)]
+        times = to_seconds(np.concatenate(found), told.unit)
     users = merged(source, [part.users for part in parts], plan.columns["user"])
     items = merged(source, [part.items for part in parts], plan.columns["item"])
     counts = [part.counts for part in parts if part.counts is not None]
     chance = [part.propensity for part in parts if part.propensity is not None]
-    return Rows(
+    rows = Rows(
         users[1],
         items[1],
         users[0],
@@ -137,36 +122,30 @@ def join(source: str, parts: list[Part], plan: Plan) -> Rows:
         np.concatenate(counts) if counts else None,
         times,
         np.concatenate(chance) if chance else None,
-        rows,
-        (*plan.notes, *notes),
-        tuple(doubt for doubt in doubts if doubt is not None),
+    )
+    return rows, told
+
+
+def about(part: Part) -> About:
+    """What this part tells about the whole log."""
+    return About(
+        part.rows,
+        int(part.clicked.sum()),
+        int(part.shown.sum()),
+        Kind.of(part.users),
+        Kind.of(part.items),
+        Span.of(part.times) if isinstance(part.times, Moments) else part.times,
+        part.events,
+        part.zeros,
+        part.largest,
     )
 
 
-def impressions(rows: Rows, *, apart: bool) -> Impressions | None:
-    """Every shown pair with its clicks, or None where nothing but clicks was shown.
-
-    Where clicks and impressions are rows `apart`, the row of a click stands beside the row of its
-    impression, so a pair was shown as often as the larger number says.
-    """
-    if not rows.shown.any() and rows.propensity is None:
-        return None
-    kept = rows.clicked | rows.shown
-    times = np.ones(len(kept), dtype=np.int64) if rows.counts is None else rows.counts
-    clicked = np.where(rows.clicked, times, 0)[kept]
-    shown = np.where(rows.shown, times, 0)[kept]
-    found = Impressions.from_pairs(
-        rows.users[kept],
-        rows.items[kept],
-        user_ids=rows.user_ids,
-        item_ids=rows.item_ids,
-        shown=shown + clicked,
-        clicked=clicked,
-        propensity=None if rows.propensity is None else rows.propensity[kept],
+def check_room(source: str, rows: int, of: int) -> None:
+    """Refuse to hold these rows of a log where memory would not do."""
+    memory.check(
+        source, rows * BYTES_OF_A_ROW, what=f"holding {of:,} rows", cure="give a shorter log"
     )
-    if not apart:
-        return found
-    return replace(found, shown=np.maximum(found.shown - found.clicked, found.clicked))
 
 
 def _ids(part: Table, column: Column, name: str, kept: NDArray[np.int64] | None) -> Coded:
@@ -186,30 +165,3 @@ def _times(part: Table, column: Column, plan: Plan, clicked: Mask) -> Moments | 
         if "time" in plan.given:
             raise bad_row(part, error.row, said) from None
         return f"{name} is not used: in {part.where(error.row)}, {said}"
-
-
-def _joined_times(
-    source: str, parts: list[Part], plan: Plan
-) -> tuple[NDArray[np.int64] | None, list[str]]:
-    """The times of all clicks in seconds, and a note about them."""
-    if "time" not in plan.columns:
-        return None, []
-    found, faults = list[Moments](), list[str]()
-    for part in parts:
-        if isinstance(part.times, Moments):
-            found.append(part.times)
-        elif part.times is not None:
-            faults.append(part.times)
-    if faults:
-        return None, faults[:1]
-    name = plain(plan.columns["time"])
-    try:
-        times, kind = in_seconds([part for part in found if len(part.values)] or found[:1])
-    except ValueError as error:
-        said = f"{name} holds {error}"
-        if "time" in plan.given:
-            raise InputError(f"{source}: {said}: write it alike in all parts") from None
-        return None, [f"{name} is not used: it {said}"]
-    if len(times) == 0:
-        return None, []
-    return times, [f"{name} is in {kind}, {spoken(times)}"]

@@ -82,6 +82,9 @@ def _open(source: Any, delimiter: str | None, query: str | None, stack: ExitStac
     if isinstance(source, str | PathLike):
         files = Files(delimiter, stack)
         return _standard_input(files) if str(source) == "-" else _open_path(source, files)
+    if is_paths(source):
+        name, files = f"the {len(source):,} files", Files(delimiter, stack)
+        return Parts(name, [Path(path) for path in source], files.open_part)
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
         return _lazy_table(source.lazy())
     if isinstance(source, Mapping) or hasattr(source, "iloc"):  # iloc: pandas
@@ -96,6 +99,12 @@ def _open(source: Any, delimiter: str | None, query: str | None, stack: ExitStac
         f"a log cannot be read from a {type(source).__name__}: give a path, a frame, "
         "a mapping of columns or a sparse matrix"
     )
+
+
+def is_paths(source: Any) -> bool:
+    """Whether this is a list of paths."""
+    paths = isinstance(source, list | tuple) and len(source) > 0
+    return paths and all(isinstance(path, str | PathLike) for path in source)
 
 
 def _open_path(source: str | PathLike[str], files: "Files") -> Table:
@@ -224,6 +233,8 @@ def refusing(source: Any) -> Iterator[None]:
         if isinstance(error, pl.exceptions.PanicException):  # which speaks of polars' own code
             reason = "polars gives up on it"
         name, cure = "the frame", "give plain columns of ids"
+        if is_paths(source):
+            name, cure = "one of the files", NOT_WHAT_IT_SAYS
         if isinstance(source, str | PathLike):
             name, cure = database.without_password(str(source)), NOT_WHAT_IT_SAYS
             name = STANDARD_INPUT if name == "-" else name

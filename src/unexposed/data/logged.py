@@ -1,0 +1,122 @@
+"""The rows of a log become clicks, and impressions where it has them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from unexposed.data.about import Summary
+from unexposed.data.clicks import Clicks, Read
+from unexposed.data.matrices import check_universe
+from unexposed.data.plan import Plan
+from unexposed.data.rows import Rows
+from unexposed.data.shown import Impressions
+from unexposed.errors import InputError
+
+BLOCK = 1 << 19  # rows whose pairs are merged at a time
+SHOWN = ("users", "items", "shown", "clicked", "propensity")  # columns of impressions
+
+
+def check_log(
+    source: str, told: Summary, plan: Plan, *, n_users: int, n_items: int, any_size: bool
+) -> None:
+    """Refuse a log of which nothing can be learned."""
+    if not any_size:
+        check_universe(source, n_users, n_items)
+    if told.clicks == 0:
+        cure = "lower threshold= (--threshold)" if "rating" in plan.columns else "give other rows"
+        raise InputError(f"{source}: {plan.rule}, and none is; {cure}")
+
+
+def clicks_of(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
+    """The clicks and impressions of these rows of a log; the summary is of the whole log."""
+    clicked = rows.clicked
+    every = bool(clicked.all())
+    clicks = Clicks.from_pairs(
+        rows.users if every else rows.users[clicked],
+        rows.items if every else rows.items[clicked],
+        counts=None if rows.counts is None else rows.counts[clicked],
+        times=rows.times,
+        user_ids=rows.user_ids,
+        item_ids=rows.item_ids,
+    )
+    shown = None
+    if told.shown or rows.propensity is not None:
+        shown = impressions(rows, apart=bool(plan.clicks))
+    timed = told.unit is not None
+    read = Read(
+        source,
+        {role: name for role, name in plan.columns.items() if role != "time" or timed},
+        plan.rule,
+        told.rows,
+        told.clicks,
+        told.shown,
+        told.rows - told.clicks - told.shown,
+        len(clicks),
+        told.notes,
+        told.doubts,
+    )
+    return replace(clicks, shown=shown, read=read)
+
+
+def clicks_by_blocks(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
+    """As `clicks_of`, a block of users at a time: merging takes several times a block's memory."""
+    found = [clicks_of(source, block, told, plan) for block in _blocks(rows)]
+    shown = [part.shown for part in found if part.shown is not None]
+    return replace(
+        found[0],
+        **_joined(found, "users", "items", "counts", "times"),
+        shown=replace(shown[0], **_joined(shown, *SHOWN)) if shown else None,
+    )
+
+
+def _blocks(rows: Rows) -> Iterator[Rows]:
+    """The rows of some users after another, in their order."""
+    per_user = np.bincount(rows.users, minlength=len(rows.user_ids))
+    block = (np.cumsum(per_user) // BLOCK).astype(np.uint32)[rows.users]
+    order = np.argsort(block, kind="stable")
+    ends = np.cumsum(np.bincount(block, minlength=1))
+    timed = np.cumsum(rows.clicked) - 1  # where the time of a clicked row is
+    for at in np.split(order, ends[:-1]):
+        clicked = rows.clicked[at]
+        yield replace(
+            rows,
+            users=rows.users[at],
+            items=rows.items[at],
+            clicked=clicked,
+            shown=rows.shown[at],
+            counts=None if rows.counts is None else rows.counts[at],
+            times=None if rows.times is None else rows.times[timed[at[clicked]]],
+            propensity=None if rows.propensity is None else rows.propensity[at],
+        )
+
+
+def _joined(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    """Columns of all parts, one after the other; None where a part has none."""
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    return {n: None if found[0] is None else np.concatenate(found) for n, found in columns.items()}
+
+
+def impressions(rows: Rows, *, apart: bool) -> Impressions:
+    """Every shown pair with its clicks.
+
+    Where clicks and impressions are rows `apart`, the row of a click stands beside the row of its
+    impression, so a pair was shown as often as the larger number says.
+    """
+    kept = rows.clicked | rows.shown
+    times = np.ones(len(kept), dtype=np.int64) if rows.counts is None else rows.counts
+    clicked = np.where(rows.clicked, times, 0)[kept]
+    shown = np.where(rows.shown, times, 0)[kept]
+    found = Impressions.from_pairs(
+        rows.users[kept],
+        rows.items[kept],
+        user_ids=rows.user_ids,
+        item_ids=rows.item_ids,
+        shown=shown + clicked,
+        clicked=clicked,
+        propensity=None if rows.propensity is None else rows.propensity[kept],
+    )
+    if not apart:
+        return found
+    return replace(found, shown=np.maximum(found.shown - found.clicked, found.clicked))
