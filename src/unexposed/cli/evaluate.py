@@ -43,7 +43,7 @@ def evaluate(
     logged = by.candidates == "logged"
     if logged and ranks.several():
         raise InputError(f"protocol {by.name!r} runs in one process, without torchrun")
-    document = ranks.led(lambda: _document(folder, judged, by, columns))
+    document = _document(folder, judged, by, columns)
     said = of_document(document)
     if not leads():
         return None
