@@ -63,11 +63,10 @@ def read_divided(
         told = summary(listing.name, parts, listing.plan)
         check_room(listing.name, shuffle.n_rows, told.rows)
         users, n_users = places_among_all(shuffle.users, ranks)
-        rows = shuffle.owned(told)
-        sizes = {"n_users": n_users, "n_items": len(rows.item_ids)}
+        n_items = shuffle.number_items()
+        sizes = {"n_users": n_users, "n_items": n_items}
         check_log(listing.name, told, listing.plan, **sizes, any_size=any_size)
-        own = clicks_by_blocks(listing.name, rows, told, listing.plan)
-        del rows
+        own = clicks_by_blocks(listing.name, shuffle.owned(told), told, listing.plan)
         own = counted(own, users, n_users, ranks)
         assert own.read is not None
         return replace(own, read=replace(own.read, pairs=own.n_clicks))

@@ -14,8 +14,9 @@ from unexposed.data.rows import Rows
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 
-BLOCK = 1 << 19  # rows whose pairs are merged at a time
-SHOWN = ("users", "items", "shown", "clicked", "propensity")  # columns of impressions
+BLOCK = 1 << 18  # rows whose pairs are merged at a time
+CLICKED = ("users", "items", "counts", "times")  # columns of clicks
+SHOWN = ("users", "items", "shown", "clicked", "propensity")  # and of impressions
 
 
 def check_log(
@@ -62,22 +63,27 @@ def clicks_of(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
 
 def clicks_by_blocks(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
     """As `clicks_of`, a block of users at a time: merging takes several times a block's memory."""
-    found = [clicks_of(source, block, told, plan) for block in _blocks(rows)]
-    shown = [part.shown for part in found if part.shown is not None]
-    return replace(
-        found[0],
-        **_joined(found, "users", "items", "counts", "times"),
-        shown=replace(shown[0], **_joined(shown, *SHOWN)) if shown else None,
-    )
+    blocks = _blocks(rows)
+    del rows  # freed with the last block
+    found = [clicks_of(source, block, told, plan) for block in blocks]
+    first, shown = found[0], [part.shown for part in found if part.shown is not None]
+    columns, showings = _columns(found, CLICKED), _columns(shown, SHOWN)
+    del found
+    every = replace(shown[0], **_joined(showings)) if shown else None
+    del shown
+    return replace(first, **_joined(columns), shown=every)
 
 
 def _blocks(rows: Rows) -> Iterator[Rows]:
     """The rows of some users after another, in their order."""
     per_user = np.bincount(rows.users, minlength=len(rows.user_ids))
     block = (np.cumsum(per_user) // BLOCK).astype(np.uint32)[rows.users]
-    order = np.argsort(block, kind="stable")
-    ends = np.cumsum(np.bincount(block, minlength=1))
-    timed = np.cumsum(rows.clicked) - 1  # where the time of a clicked row is
+    order, ends = np.argsort(block, kind="stable"), np.cumsum(np.bincount(block, minlength=1))
+    del block
+    times = rows.times
+    if times is not None and len(times) < len(order):
+        found, times = times, np.zeros(len(order), dtype=np.int64)
+        times[rows.clicked] = found  # now one for each row, clicked or not
     for at in np.split(order, ends[:-1]):
         clicked = rows.clicked[at]
         yield replace(
@@ -87,15 +93,19 @@ def _blocks(rows: Rows) -> Iterator[Rows]:
             clicked=clicked,
             shown=rows.shown[at],
             counts=None if rows.counts is None else rows.counts[at],
-            times=None if rows.times is None else rows.times[timed[at[clicked]]],
+            times=None if times is None else times[at[clicked]],
             propensity=None if rows.propensity is None else rows.propensity[at],
         )
 
 
-def _joined(parts: Sequence[Any], *names: str) -> dict[str, Any]:
-    """Columns of all parts, one after the other; None where a part has none."""
-    columns = {name: [getattr(part, name) for part in parts] for name in names}
-    return {n: None if found[0] is None else np.concatenate(found) for n, found in columns.items()}
+def _columns(parts: Sequence[Any], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Columns of all parts that have them."""
+    return {n: [getattr(part, n) for part in parts if getattr(part, n) is not None] for n in names}
+
+
+def _joined(columns: dict[str, list[Any]]) -> dict[str, Any]:
+    """Columns of parts one after the other; the parts are freed on the way."""
+    return {n: np.concatenate(columns.pop(n)) if columns[n] else None for n in [*columns]}
 
 
 def impressions(rows: Rows, *, apart: bool) -> Impressions:

@@ -48,8 +48,8 @@ def read_log(
 ) -> Clicks:
     """Clicks, and impressions where the log has them, from any source of a table.
 
-    A source is a file (CSV, TSV, JSON lines, Parquet), a folder or pattern of such files, "-" for
-    standard input, the address of a database with a `query`, a frame (pandas, polars, Arrow,
+    A source is a file (CSV, TSV, JSON lines, Parquet), a folder, pattern or list of such files, "-"
+    for standard input, the address of a database with a `query`, a frame (pandas, polars, Arrow,
     DuckDB), a mapping of columns, or a sparse matrix, which holds counts, or ratings if a threshold
     is given.
 
@@ -59,6 +59,9 @@ def read_log(
     otherwise every row. `clicks.read` tells what was taken for what, and a `LogWarning` what was
     dropped or assumed. Every user and item of the log is known, also without a click. A log of one
     user or one item is refused, since nothing can be learned from it, unless `any_size` is set.
+
+    In a process group of torch.distributed all ranks call this with the same arguments: they read
+    files together, and each returns the clicks of its own users, with their share of the log.
     """
     asked = Asked(user, item, rating, threshold, click, shown, event, count, time, propensity)
     if sp.issparse(source):

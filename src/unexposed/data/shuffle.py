@@ -50,6 +50,7 @@ class Shuffle:
         self._names = columns  # of TYPES
         self._users, self._items = Numbering(users), Numbering(items)
         self._chunks: list[Chunk] = []
+        self._every = no_ids(items)  # items of all ranks
 
     def send(self, part: Part | None, files: list[int | None]) -> None:
         """Send a part, or nothing, and keep what comes from these files, one of each rank."""
@@ -73,7 +74,7 @@ class Shuffle:
             nothing: Columns = {name: np.empty(0, dtype=TYPES[name]) for name in self._names}
             return [packed(no_ids(kind))] * size, nothing, dict.fromkeys(self._names, [0] * size)
         values = of_kind(cast(pl.Series, part.users.values), kind)
-        owners = owner(ids_of(values), size)
+        owners = owner(ids_of(values), size).astype(np.uint16)  # fast to sort by
         ids = [packed(values.filter(pl.Series(owners == rank))) for rank in range(size)]
         place = np.empty(len(values), dtype=np.int32)  # of a user among the ids of its owner
         for rank in range(size):
@@ -126,7 +127,7 @@ class Shuffle:
 
     def owned(self, told: Summary) -> Rows:
         """The rows of own users in the order of files, which are forgotten here."""
-        items, users = self._number_items(), self.users
+        users = self.users
         chunks, self._chunks = sorted(self._chunks, key=lambda chunk: chunk.file), []
 
         def joined(name: str) -> NDArray[Any] | None:
@@ -142,7 +143,7 @@ class Shuffle:
             self._users.places(users)[joined("users")],
             cast(NDArray[np.int32], joined("items")),
             ids_of(users),
-            ids_of(items),
+            ids_of(self._every),
             clicked,
             ~clicked,
             joined("counts"),
@@ -150,13 +151,13 @@ class Shuffle:
             joined("propensity"),
         )
 
-    def _number_items(self) -> pl.Series:
-        """All items; their places among them replace the numbers of the senders."""
-        every = all_ids(self._items.values, self._ranks)
-        own = self._items.places(every)
+    def number_items(self) -> int:
+        """Put places among all items for the numbers of the senders; how many items there are."""
+        self._every = all_ids(self._items.values, self._ranks)
+        own = self._items.places(self._every)
         for sender in range(self._ranks.size):
             places = self._ranks.told(own, sender)
             for chunk in self._chunks:
                 if chunk.sender == sender:
                     chunk.columns["items"] = places[chunk.columns["items"]]
-        return every
+        return len(self._every)
