@@ -116,6 +116,22 @@ def write_lists(
     return ranks.led(lambda: total)
 
 
+def write_of(
+    model: "Model",
+    folder: Path,
+    users: RawIds | None,
+    k: int,
+    rules: Rules,
+    *,
+    progress: show.Progress,
+) -> int:
+    """Write the lists of a model's users; in a process group, of the users of all ranks."""
+    with ranks.together():
+        as_text = not model.user_ids.are_sortable
+        parts = parts_of(model, users)
+        return write_lists(parts, folder, k, rules, as_text=as_text, progress=progress)
+
+
 def sample(saved: Partitions, rules: Rules) -> "Model":
     """The model that decides what is popular: the users that `Average` takes, if it is asked."""
     if rules.unknown != "popular":

@@ -1,5 +1,6 @@
 """A fitted method, addressed by raw ids."""
 
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError, as_path
-from unexposed.model import fold_in, partitions, recommend, save, update
+from unexposed.model import fold_in, lists, partitions, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
@@ -142,10 +143,14 @@ class Model(Shown):
     ) -> int:
         """Write recommendations as CSV, TSV or Parquet, by default for all users; gives the rows.
 
-        Memory use does not grow with the number of users. The write is atomic.
+        Memory use does not grow with the number of users. The write is atomic. "FOLDER/" gets a
+        Parquet file for each partition of the users; ranks call this together, and each writes the
+        files of its own users.
         """
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
+            if isinstance(path, str) and path.endswith(("/", os.sep)):
+                return lists.write_of(self, Path(path), users, k, rules or Rules(), progress=shown)
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
             return write_tables(tables, as_path(path, "the file to write"))
 
