@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import os
+import pickle
 import re
 import shutil
 import socket
@@ -76,6 +77,13 @@ def test_the_program_for_torchrun_trains_saves_and_recommends(place):
     assert [rank.exitcode for rank in ranks] == [0, 0]
     assert_the_model_of_one_process(place)
     assert pl.read_parquet(place / "lists" / "*.parquet")["user"].n_unique() == 12
+
+
+def test_the_package_is_pickled_by_its_name():
+    """Ray pickles a function together with the modules that it names."""
+    import unexposed as ux
+
+    assert pickle.loads(pickle.dumps(ux)) is ux
 
 
 def launched(heading: str, package: str, place: Path) -> None:

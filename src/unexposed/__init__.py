@@ -103,5 +103,9 @@ class _Face(ModuleType):
         if not (name in _HOME and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # launchers pickle functions with the modules they use, which Python does for its own type
+        return import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Face

@@ -252,6 +252,12 @@ def test_a_command_prints_the_same_for_a_model_by_partitions(words, models, caps
     assert outputs[0] == outputs[1] != ""
 
 
+def test_what_needs_all_users_says_that_it_opens_them(models, capsys):
+    assert ended("export", "parted", "--to", "vectors", "--format", "npy", "-k", "3") == 0
+    assert "parted is saved by partitions: opening all of them" in capsys.readouterr().err
+    assert np.load("vectors/user_vectors.npy").shape[0] == 12
+
+
 def test_the_lists_of_all_users_are_the_same_rows_in_any_form(models, capsys):
     tables = []
     for folder in ("whole", "parted"):
