@@ -5,7 +5,8 @@
 Each row has a user, an item, a click of 0 or 1 and a time in milliseconds; ids are integers in one
 log and texts in the other. Both are read in a process of their own, so that peak memory is theirs.
 The clicks and impressions must be those of the same rows in a single file. With --ranks, that many
-processes also read the parts together, each its share.
+processes also read the parts together, each its share; then one process has imported torch as well,
+as they must. With --clicks, every row is a click.
 """
 
 import argparse
@@ -28,7 +29,9 @@ from read_log import N_ITEMS, N_USERS, zipf_like
 GIB = 1 << 30
 
 
-def write_parts(folder: Path, *, rows: int, parts: int, texts: bool, seed: int) -> None:
+def write_parts(
+    folder: Path, *, rows: int, parts: int, texts: bool, seed: int, clicks: bool = False
+) -> None:
     """A log in parts of the same size, popular users and items drawn often."""
     rng = np.random.default_rng(seed)
     user_id, item_id = rng.choice(10**12, size=N_USERS), rng.permutation(N_ITEMS)
@@ -43,22 +46,25 @@ def write_parts(folder: Path, *, rows: int, parts: int, texts: bool, seed: int) 
         )
         if texts:
             part = part.with_columns(pl.format("customer-{}", "user"), pl.format("sku{}", "item"))
+        if clicks:
+            part = part.drop("clicked")
         part.write_parquet(folder / f"part-{n:05}.parquet")
 
 
-def child(source: str, *, rank: int, ranks: int, store: str) -> None:
+def child(source: str, *, rank: int | None, ranks: int, store: str) -> None:
     """Read once and print what it took; imports are not counted in the seconds."""
     from unexposed.data.read import read_log
 
     if ranks:
         import torch.distributed as dist
-
+    if rank is not None:
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
     start = time.perf_counter()
     clicks = read_log(source)
     seconds = time.perf_counter() - start
     shown = clicks.shown
-    arrays = [clicks.users, clicks.items, clicks.counts, clicks.times, shown.users, shown.shown]
+    arrays = [clicks.users, clicks.items, clicks.counts, clicks.times]
+    arrays += [] if shown is None else [shown.users, shown.shown]
     found = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
     own, tried = (
         resource.getrusage(who).ru_maxrss * 1024  # KiB on Linux
@@ -68,24 +74,25 @@ def child(source: str, *, rank: int, ranks: int, store: str) -> None:
     users = clicks.users if clicks.share is None else clicks.share.users[clicks.users]
     keys = users.astype(np.uint64) * np.uint64(clicks.n_items) + clicks.items.astype(np.uint64)
     check = int((keys * clicks.times.astype(np.uint64)).sum())  # mod 2⁶⁴: ranks add up to the whole
-    took |= {"clicks": len(clicks), "impressions": len(shown), "sha256": found, "sum": check}
+    impressions = 0 if shown is None else len(shown)
+    took |= {"clicks": len(clicks), "impressions": impressions, "sha256": found, "sum": check}
     print(json.dumps(took))
-    if ranks:
+    if rank is not None:
         dist.destroy_process_group()
 
 
-def measure(*, rows: int, parts: int, texts: bool, seed: int, ranks: int) -> dict[str, Any]:
+def measure(*, ranks: int, **log: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "log"
         folder.mkdir()
-        write_parts(folder, rows=rows, parts=parts, texts=texts, seed=seed)
-        in_parts = run(str(folder))
+        write_parts(folder, **log)
+        in_parts = run(str(folder), ranks)
         divided = run_together(str(folder), ranks, f"file://{name}/store") if ranks else []
         whole = Path(name) / "log.parquet"
         pl.scan_parquet(folder / "*.parquet").sink_parquet(whole)
-        in_one = run(str(whole))
+        in_one = run(str(whole), ranks)
     assert in_parts["sha256"] == in_one["sha256"], "parts and file give other clicks"
-    found = {"ids": "texts" if texts else "integers", "parts": in_parts, "one file": in_one}
+    found = {"ids": "texts" if log["texts"] else "integers", "parts": in_parts, "one file": in_one}
     if divided:
         for total in ("clicks", "impressions", "sum"):
             several = sum(took[total] for took in divided) % 2**64
@@ -94,8 +101,8 @@ def measure(*, rows: int, parts: int, texts: bool, seed: int, ranks: int) -> dic
     return found
 
 
-def run(source: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", source]
+def run(source: str, ranks: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", source, "--ranks", str(ranks)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -116,14 +123,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--ranks", type=int, default=0, help="also read by this many processes")
+    parser.add_argument("--clicks", action="store_true", help="every row is a click")
     for name in ("--child", "--rank", "--store"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        rank = int(given.rank or 0)
+        rank = None if given.rank is None else int(given.rank)
         child(given.child, rank=rank, ranks=given.ranks, store=given.store)
         return
-    size = {"rows": given.rows, "parts": given.parts, "seed": given.seed, "ranks": given.ranks}
+    size = {"rows": given.rows, "parts": given.parts, "seed": given.seed}
+    size |= {"ranks": given.ranks, "clicks": given.clicks}
     logs = [measure(**size, texts=texts) for texts in (False, True)]
     for log in logs:
         for source in ("parts", "one file"):

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from unexposed import ranks
-from unexposed.data import logged, numbering, share, shuffle
+from unexposed.data import numbering, share, shuffle
 from unexposed.data.clicks import Clicks
 from unexposed.data.read import read_log
 from unexposed.errors import InputError
@@ -122,7 +122,7 @@ def divided(logs: dict[str, tuple[Any, dict[str, Any]]], rank: int) -> dict[str,
     """This rank's part of each log, of its held-out clicks, of the rest, and of both together."""
     del rank
     found = {}
-    blocks = [mock.patch.object(m, "BLOCK", 16) for m in (logged, numbering, share)]
+    blocks = [mock.patch.object(m, "BLOCK", 16) for m in (shuffle, numbering, share)]
     with blocks[0], blocks[1], blocks[2], mock.patch.object(shuffle, "FEW", 50), ranks.together():
         for name, (source, options) in logs.items():
             clicks = quietly(source, options)

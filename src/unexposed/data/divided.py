@@ -16,7 +16,7 @@ from unexposed.data import database
 from unexposed.data.about import About, summary
 from unexposed.data.clicks import Clicks
 from unexposed.data.encode import joint_kind
-from unexposed.data.logged import check_log, clicks_by_blocks
+from unexposed.data.logged import check_log, clicks_of_blocks
 from unexposed.data.numbering import places_among_all
 from unexposed.data.parts import Part as FileOfLog
 from unexposed.data.parts import Parts, hive_columns
@@ -66,7 +66,7 @@ def read_divided(
         n_items = shuffle.number_items()
         sizes = {"n_users": n_users, "n_items": n_items}
         check_log(listing.name, told, listing.plan, **sizes, any_size=any_size)
-        own = clicks_by_blocks(listing.name, shuffle.owned(told), told, listing.plan)
+        own = clicks_of_blocks(listing.name, shuffle.blocks(told), told, listing.plan)
         own = counted(own, users, n_users, ranks)
         assert own.read is not None
         return replace(own, read=replace(own.read, pairs=own.n_clicks))

@@ -14,7 +14,6 @@ from unexposed.data.rows import Rows
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 
-BLOCK = 1 << 18  # rows whose pairs are merged at a time
 CLICKED = ("users", "items", "counts", "times")  # columns of clicks
 SHOWN = ("users", "items", "shown", "clicked", "propensity")  # and of impressions
 
@@ -61,10 +60,8 @@ def clicks_of(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
     return replace(clicks, shown=shown, read=read)
 
 
-def clicks_by_blocks(source: str, rows: Rows, told: Summary, plan: Plan) -> Clicks:
-    """As `clicks_of`, a block of users at a time: merging takes several times a block's memory."""
-    blocks = _blocks(rows)
-    del rows  # freed with the last block
+def clicks_of_blocks(source: str, blocks: Iterator[Rows], told: Summary, plan: Plan) -> Clicks:
+    """As `clicks_of`, for rows that come by blocks of users, in the order of users."""
     found = [clicks_of(source, block, told, plan) for block in blocks]
     first, shown = found[0], [part.shown for part in found if part.shown is not None]
     columns, showings = _columns(found, CLICKED), _columns(shown, SHOWN)
@@ -72,30 +69,6 @@ def clicks_by_blocks(source: str, rows: Rows, told: Summary, plan: Plan) -> Clic
     every = replace(shown[0], **_joined(showings)) if shown else None
     del shown
     return replace(first, **_joined(columns), shown=every)
-
-
-def _blocks(rows: Rows) -> Iterator[Rows]:
-    """The rows of some users after another, in their order."""
-    per_user = np.bincount(rows.users, minlength=len(rows.user_ids))
-    block = (np.cumsum(per_user) // BLOCK).astype(np.uint32)[rows.users]
-    order, ends = np.argsort(block, kind="stable"), np.cumsum(np.bincount(block, minlength=1))
-    del block
-    times = rows.times
-    if times is not None and len(times) < len(order):
-        found, times = times, np.zeros(len(order), dtype=np.int64)
-        times[rows.clicked] = found  # now one for each row, clicked or not
-    for at in np.split(order, ends[:-1]):
-        clicked = rows.clicked[at]
-        yield replace(
-            rows,
-            users=rows.users[at],
-            items=rows.items[at],
-            clicked=clicked,
-            shown=rows.shown[at],
-            counts=None if rows.counts is None else rows.counts[at],
-            times=None if times is None else times[at[clicked]],
-            propensity=None if rows.propensity is None else rows.propensity[at],
-        )
 
 
 def _columns(parts: Sequence[Any], names: tuple[str, ...]) -> dict[str, list[Any]]:

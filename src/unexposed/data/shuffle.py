@@ -1,5 +1,6 @@
 """The shuffle of a divided reading: every row of a log goes to the rank that owns its user."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from unexposed.data.share import owner
 from unexposed.ranks import Ranks
 
 FEW = 1 << 20  # ids of users that may wait for their numbers
+BLOCK = 1 << 18  # rows that are merged at a time
 TYPES = {
     "users": np.int32,  # place among the ids that travel with them, later the user's number
     "items": np.int32,  # the sender's number, later the place among all items
@@ -125,31 +127,36 @@ class Shuffle:
         self._number_users()
         return self._users.values
 
-    def owned(self, told: Summary) -> Rows:
-        """The rows of own users in the order of files, which are forgotten here."""
+    def blocks(self, told: Summary) -> Iterator[Rows]:
+        """The rows of some own users after another, each in the order of files.
+
+        Merging the rows of a pair takes several times their memory, and so is done block by block.
+        """
         users = self.users
+        ids = ids_of(users), ids_of(self._every)
         chunks, self._chunks = sorted(self._chunks, key=lambda chunk: chunk.file), []
-
-        def joined(name: str) -> NDArray[Any] | None:
-            """A column of all chunks, which no longer hold it."""
-            if name not in self._names:
-                return None
-            found = [chunk.columns.pop(name) for chunk in chunks]
-            return np.concatenate([np.empty(0, dtype=TYPES[name]), *found])
-
-        times = joined("times")
-        clicked = cast(NDArray[np.bool_], joined("clicked"))
-        return Rows(
-            self._users.places(users)[joined("users")],
-            cast(NDArray[np.int32], joined("items")),
-            ids_of(users),
-            ids_of(self._every),
-            clicked,
-            ~clicked,
-            joined("counts"),
-            None if told.unit is None or times is None else to_seconds(times, told.unit),
-            joined("propensity"),
-        )
+        place, rows_of = self._users.places(users), np.zeros(len(users), dtype=np.int64)
+        for chunk in chunks:
+            chunk.columns["users"] = place[chunk.columns["users"]]
+            np.add.at(rows_of, chunk.columns["users"], 1)
+        block = np.cumsum(rows_of) // BLOCK  # of each user
+        n_blocks = int(block[-1]) + 1 if len(block) else 1
+        parts = []
+        while chunks:  # freed one after the other
+            parts.append(_by_block(chunks.pop(0).columns, block, n_blocks))
+        for n in range(n_blocks):
+            columns = _joined(self._names, [cut[n] for cut in parts])
+            times = columns.get("times")
+            yield Rows(
+                columns["users"],
+                columns["items"],
+                *ids,
+                columns["clicked"],
+                ~columns["clicked"],
+                columns.get("counts"),
+                None if told.unit is None or times is None else to_seconds(times, told.unit),
+                columns.get("propensity"),
+            )
 
     def number_items(self) -> int:
         """Put places among all items for the numbers of the senders; how many items there are."""
@@ -161,3 +168,28 @@ class Shuffle:
                 if chunk.sender == sender:
                     chunk.columns["items"] = places[chunk.columns["items"]]
         return len(self._every)
+
+
+def _by_block(columns: Columns, block: NDArray[np.int64], n_blocks: int) -> list[Columns]:
+    """The rows of each block of users, in their order."""
+    of_row = block[columns["users"]]
+    order = np.argsort(of_row, kind="stable")
+    cuts = np.searchsorted(of_row[order], np.arange(1, n_blocks))
+    number = np.cumsum(columns["clicked"]) - 1  # of a clicked row among all of them
+    clicked = columns["clicked"][order]
+    parts = {}
+    for name, values in columns.items():
+        if name == "times" and len(values):
+            times = values[number[order[clicked]]]
+            parts[name] = np.split(times, np.searchsorted(np.flatnonzero(clicked), cuts))
+        else:
+            parts[name] = np.split(values[order] if len(values) else values, cuts)
+    return [{name: found[n] for name, found in parts.items()} for n in range(n_blocks)]
+
+
+def _joined(names: list[str], parts: list[Columns]) -> Columns:
+    """Columns of these rows, one part after the other."""
+    return {
+        name: np.concatenate([np.empty(0, dtype=TYPES[name]), *(part[name] for part in parts)])
+        for name in names
+    }
