@@ -26,8 +26,10 @@ from unexposed.data.shown import Traffic
 from unexposed.engine import build
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
+from unexposed.maths import relevance
 from unexposed.model.model import Model
 from unexposed.progress import Silent
+from unexposed.sampling import validation
 from unexposed.training import clock, divided
 from unexposed.training.given import Side
 
@@ -93,8 +95,17 @@ def side(name: str) -> Side:
 
 def fitted(name: str, clicks: Clicks | None = None, **settings: Any) -> Model:
     method = make_with(name.partition(" ")[0], SETTINGS | CASES.get(name, {}) | settings)
-    with mock.patch.object(clock, "PAIRS_A_STEP", 15 * 20):  # of half of the users
+    with small_blocks(), mock.patch.object(clock, "PAIRS_A_STEP", 15 * 20):  # half of the users
         return method.fit(clicks or log(name), seed=1, side=side(name), progress=Silent())
+
+
+@contextmanager
+def small_blocks() -> Any:
+    """Let ranks go through users and draws in several blocks, as they do in a large log."""
+    with ExitStack() as stack:
+        for module, name in ((over_ranks, "BLOCK"), (validation, "BLOCK"), (relevance, "ROWS")):
+            stack.enter_context(mock.patch.object(module, name, 19))
+        yield
 
 
 @contextmanager
@@ -149,16 +160,18 @@ def own(rank: int) -> dict[str, Any]:
 def answers(rank: int) -> list[Any]:
     """What this rank finds out about its part of random numbers."""
     found = []
-    with ranks.together() as others:
+    with small_blocks(), ranks.together() as others:
         for values, places in random_numbers():
             mine = np.flatnonzero(places % others.size == rank)
             users, n_users = np.sort(places[mine]), len(places)
             found.append(
                 {
                     "mean": over_ranks.mean(values[mine].astype(np.float64)),
-                    "deviation": over_ranks.deviation(values[mine].astype(np.float64), ddof=1),
+                    "moments": over_ranks.moments(values[mine].astype(np.float64), ddof=1)[0],
                     "before": dict(
-                        zip(users, over_ranks.before(values[users], users, n_users), strict=True)
+                        zip(
+                            users, over_ranks.before(values[users] % 9, users, n_users), strict=True
+                        )
                     ),
                     "smallest": [
                         set(

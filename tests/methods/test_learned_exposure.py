@@ -20,7 +20,7 @@ from unexposed.evaluation.truth import by_truth
 from unexposed.experiments import guides
 from unexposed.experiments.oracles import item_means
 from unexposed.maths import item_level
-from unexposed.maths.item_level import Factors, validation_loss
+from unexposed.maths.item_level import Factors, validation_losses
 from unexposed.methods import make
 from unexposed.methods.ubo import UBO
 from unexposed.model.model import Model
@@ -206,7 +206,7 @@ def test_the_epoch_has_the_least_loss_on_the_half_that_teaches_nothing():
     losses = -np.array(model.facts["held_out"])
     assert model.facts["best_epoch"] == 1 + losses.argmin() < len(losses)
     tables = Factors(model.parameters["user_factors"], model.parameters["item_factors"])
-    kept = validation_loss(tables, checks.users, checks.items, checks.relevant)
+    kept = validation_losses(tables, checks.users, checks.items, checks.relevant).mean()
     assert kept == pytest.approx(losses.min(), rel=1e-6) == -model.facts["best_value"]
     # one half moves the training and not the choice, the other only the choice
     other = fit_to(flipped(checks))

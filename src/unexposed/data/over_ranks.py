@@ -4,7 +4,7 @@ Outside a process group the own part is everything, and the same functions give 
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,33 @@ BLOCK = 1 << 20  # users counted at a time: no rank holds a number of every user
 DIGIT = 8  # bits looked at in a round
 
 
+class Moments(NamedTuple):
+    """How many values all ranks have, their mean and their standard deviation."""
+
+    n: int
+    mean: float
+    deviation: float
+
+
+def moments(*columns: NDArray[np.float64], ddof: int = 0) -> list[Moments]:
+    """The moments of each column of values, of which every rank has a part."""
+    if ranks.current() is None:
+        return [Moments(len(c), float(c.mean()), float(c.std(ddof=ddof))) for c in columns]
+    sums = ranks.summed(np.array([(len(c), c.sum()) for c in columns], dtype=np.float64))
+    n, means = sums[:, 0], sums[:, 1] / np.maximum(sums[:, 0], 1)
+    own = [((c - mean) ** 2).sum() for c, mean in zip(columns, means, strict=True)]
+    squares = ranks.summed(np.array(own)) / np.maximum(n - ddof, 1)
+    return [
+        Moments(int(k), float(m), math.sqrt(q)) for k, m, q in zip(n, means, squares, strict=True)
+    ]
+
+
 def mean(values: NDArray[np.float64]) -> float:
     """The mean of the values of all ranks."""
     if ranks.current() is None:
         return float(values.mean())
-    total, n = ranks.summed(np.array([values.sum(), len(values)], dtype=np.float64))
-    return float(total / n) if n else math.nan
-
-
-def deviation(values: NDArray[np.float64], *, ddof: int = 0) -> float:
-    """The standard deviation of the values of all ranks."""
-    if ranks.current() is None:
-        return float(values.std(ddof=ddof))
-    squares = (values - mean(values)) ** 2
-    total, n = ranks.summed(np.array([squares.sum(), len(values)], dtype=np.float64))
-    return math.sqrt(total / (n - ddof)) if n > ddof else math.nan
+    n, total = ranks.summed(np.array([len(values), values.sum()], dtype=np.float64))
+    return float(total / max(n, 1))
 
 
 def count(n: int) -> int:
@@ -74,8 +86,9 @@ def _nth(keys: NDArray[np.uint64], n: int) -> tuple[np.uint64, int]:
 
     Digit by digit: the ranks count how many keys have each value of the next one.
     """
-    found = np.uint64(0)
-    for shift in range(64 - DIGIT, -1, -DIGIT):
+    found, shifts = np.uint64(0), range(0, 64, DIGIT)
+    longer = ranks.summed(np.array([np.count_nonzero(keys >> np.uint64(s)) for s in shifts]))
+    for shift in shifts[: max(1, int((longer > 0).sum()))][::-1]:
         digits = (keys >> np.uint64(shift)).astype(np.int64) & (2**DIGIT - 1)
         counts = ranks.summed(np.bincount(digits, minlength=2**DIGIT))
         digit = int(np.searchsorted(np.cumsum(counts), n))

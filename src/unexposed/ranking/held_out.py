@@ -109,12 +109,11 @@ def quality(ranking: metrics.Ranking, by: Criterion) -> metrics.PerUser:
 
 def qualities(scores: Scores, clicks: Clicks, held_out: Clicks) -> dict[str, list[float]]:
     """The held-out quality by each criterion, and its standard error over users."""
-    found = {}
-    for name, by in CRITERIA.items():
-        values = quality_of_users(scores, clicks, held_out, by)
-        error = over_ranks.deviation(values) / np.sqrt(over_ranks.count(len(values)))
-        found[name] = [over_ranks.mean(values), float(error)]
-    return found
+    values = [quality_of_users(scores, clicks, held_out, by) for by in CRITERIA.values()]
+    return {
+        name: [found.mean, float(found.deviation / np.sqrt(found.n))]
+        for name, found in zip(CRITERIA, over_ranks.moments(*values), strict=True)
+    }
 
 
 def candidate_mass(item_counts: NDArray[Any], *, exponent: float) -> NDArray[np.int64]:

@@ -104,15 +104,13 @@ def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
     t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d.
     """
     ours, theirs = np.asarray(model, dtype=np.float64), np.asarray(rival, dtype=np.float64)
-    differences = ours - theirs
-    n = over_ranks.count(len(differences))
-    if n < FEWEST:
+    if over_ranks.count(len(ours)) < FEWEST:
         return None
-    mean = over_ranks.mean(differences)
-    error = float(over_ranks.deviation(differences, ddof=1) / np.sqrt(n))
+    (n, mean, deviation), own, other = over_ranks.moments(ours - theirs, ours, theirs, ddof=1)
+    error = float(deviation / np.sqrt(n))
     half = float(stdtrit(n - 1, 0.975)) * error
     p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-    return Gain(over_ranks.mean(ours), over_ranks.mean(theirs), mean - half, mean + half, p, n)
+    return Gain(own.mean, other.mean, mean - half, mean + half, p, n)
 
 
 def on_held_out(
