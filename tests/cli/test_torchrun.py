@@ -40,7 +40,7 @@ main()
 def torchrun(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2".split()
     whole = [sys.executable, *launcher, *words]
-    return subprocess.run(whole, capture_output=True, text=True, check=False, cwd=cwd, timeout=60)
+    return subprocess.run(whole, capture_output=True, text=True, check=False, cwd=cwd, timeout=240)
 
 
 def written(folder: Path) -> Path:
@@ -59,10 +59,12 @@ def test_torchrun_goes_from_a_folder_to_lists_and_metrics_as_one_process_does(
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "log")
     (tmp_path / "all.py").write_text(ALL)
+    fit = ["fit", "log", *FIT, "--engine", "reference", "--out", "{}/model", "--resume"]
     commands = [
-        ["fit", "log", *FIT, "--engine", "reference", "--out", "{}/model"],
+        [*fit, "--checkpoint-every", "0"],
         ["recommend", "{}/model", "-k", "3", "--out", "{}/lists/"],
         ["evaluate", "{}/model", "--judged", "judged.csv", "--json"],
+        fit,
     ]
     for place in ("one", "several"):
         Path(place).mkdir()
@@ -70,6 +72,8 @@ def test_torchrun_goes_from_a_folder_to_lists_and_metrics_as_one_process_does(
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("saved to several/model") == 1  # rank 0 alone talks
     assert "12 users in several/lists" in found.stderr
+    assert found.stderr.count("several/model holds this training, finished") == 1
+    assert sorted(os.listdir("several")) == ["lists", "model"]  # no checkpoint
     for words in commands:
         assert ended(*(word.replace("{}", "one") for word in words)) == 0
     one, several = load("one/model"), load("several/model", verify=True)

@@ -213,12 +213,21 @@ def test_a_forged_partition_is_refused(name, saved, tmp_path):
         load(tmp_path / "model")
 
 
-def test_lists_do_not_replace_the_files_of_a_person(saved, tmp_path):
+@pytest.mark.parametrize("names", [["notes.txt"], ["part-00.parquet"], sorted(FILES)])
+def test_lists_do_not_replace_the_files_of_a_person(names, saved, tmp_path):
     (tmp_path / "lists").mkdir()
-    (tmp_path / "lists" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds 'notes.txt'"):
+    for name in names:
+        pl.DataFrame({"user": [1], "item": [2]}).write_parquet(tmp_path / "lists" / name)
+    with pytest.raises(InputError, match="which would be lost"):
         write_lists(parts_in(load_partitions(saved[1])), tmp_path / "lists", 4, Rules())
-    assert os.listdir(tmp_path / "lists") == ["notes.txt"]
+    assert sorted(os.listdir(tmp_path / "lists")) == names
+
+
+def test_a_model_does_not_replace_the_files_of_a_person(saved, tmp_path):
+    (tmp_path / "part-00.safetensors").write_text("mine")
+    with pytest.raises(InputError, match="is not from unexposed"):
+        saved[0].save(tmp_path, partitioned=True)
+    assert os.listdir(tmp_path) == ["part-00.safetensors"]
 
 
 # Commands

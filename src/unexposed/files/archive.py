@@ -129,7 +129,7 @@ def _may_be_ours(kind: Kind, folder: Path) -> bool:
         text = (folder / kind.about).read_text(encoding="utf-8")
         return bool(json.loads(text)["format"] == kind.format)
     except FileNotFoundError:
-        return not (folder / ARRAYS).exists()
+        return not any(folder.iterdir())
     except (ValueError, RecursionError):
         return True
     except (OSError, KeyError, TypeError):

@@ -43,15 +43,26 @@ FILES = frozenset(map(file_name, range(PARTITIONS)))
 
 def check_folder(folder: Path) -> None:
     """Refuse a place that holds anything but such lists."""
-    if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            if path.name not in FILES:
-                raise InputError(
-                    f"{folder} holds {path.name!r}, which is no list of a partition; "
-                    "choose another place"
-                )
-    elif folder.exists():
+    if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder of lists; choose another place")
+    if folder.is_dir() and any(folder.iterdir()) and not _holds_lists(folder):
+        raise InputError(
+            f"{folder} holds something else than lists by partition, which would be lost: choose "
+            "another place"
+        )
+
+
+def _holds_lists(folder: Path) -> bool:
+    """Whether a folder was written here: a log may have files of the same names."""
+    import polars as pl
+
+    if {path.name for path in folder.iterdir()} != FILES:
+        return False
+    try:
+        columns = pl.read_parquet_schema(folder / file_name(0))
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return {"user", "item", "rank", "score"} <= columns.keys()
 
 
 def parts_of(model: "Model", users: RawIds | None = None) -> Iterator[Part]:
