@@ -261,6 +261,14 @@ def test_a_command_prints_the_same_for_a_model_by_partitions(words, models, caps
     assert outputs[0] == outputs[1] != ""
 
 
+def test_python_evaluates_a_model_by_partitions_on_its_judged_users(models):
+    judged = pl.read_csv("judged.csv").filter(pl.col("user") != "u5")
+    whole, parted = (ux.evaluate(f, judged, "judged") for f in ("whole", "parted"))
+    assert parted.document == whole.document
+    assert len(parted.model.user_ids) == 11
+    assert len(whole.model.user_ids) == 12
+
+
 def test_what_needs_all_users_says_that_it_opens_them(models, capsys):
     assert ended("export", "parted", "--to", "vectors", "--format", "npy", "-k", "3") == 0
     assert "parted is saved by partitions: opening all of them" in capsys.readouterr().err
