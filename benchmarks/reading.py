@@ -62,14 +62,14 @@ def child(source: str, *, rank: int | None, ranks: int, store: str) -> None:
     start = time.perf_counter()
     clicks = read_log(source)
     seconds = time.perf_counter() - start
-    shown = clicks.shown
-    arrays = [clicks.users, clicks.items, clicks.counts, clicks.times]
-    arrays += [] if shown is None else [shown.users, shown.shown]
-    found = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
     own, tried = (
         resource.getrusage(who).ru_maxrss * 1024  # KiB on Linux
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
+    shown = clicks.shown
+    arrays = [clicks.users, clicks.items, clicks.counts, clicks.times]
+    arrays += [] if shown is None else [shown.users, shown.shown]
+    found = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
     took = {"seconds": seconds, "peak_bytes": own, "peak_bytes_of_the_trial": tried}
     users = clicks.users if clicks.share is None else clicks.share.users[clicks.users]
     keys = users.astype(np.uint64) * np.uint64(clicks.n_items) + clicks.items.astype(np.uint64)
