@@ -89,7 +89,7 @@ class Ranks:
 
     def check_alike(self, given: dict[str, Any]) -> None:
         """Refuse ranks that were given different things, by name."""
-        every = self.each(given)
+        every = self.every(given)
         for rank, other in enumerate(every):
             names = [n for n in {**every[0], **other} if every[0].get(n) != other.get(n)]
             if names:
@@ -122,16 +122,10 @@ class Ranks:
         return f"rank {self.rank} failed: {kind}{error}"
 
     def every(self, value: Value) -> list[Value]:
-        """What each rank gives, by rank."""
+        """What each rank gives, by rank: small values of any type."""
         found: list[Any] = [None] * self.size
         _answer(lambda: dist.all_gather_object(found, value, group=self._group))
         return found
-
-    def each(self, value: Value) -> list[Value]:
-        """The values of all ranks, small ones of any type."""
-        every: list[Any] = [None] * self.size
-        _answer(lambda: dist.all_gather_object(every, value, group=self._group))
-        return every
 
     def told(self, values: NDArray[Any], sender: int) -> NDArray[Any]:
         """The values of one rank; those of the others only tell the type."""

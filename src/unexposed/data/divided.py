@@ -116,7 +116,7 @@ def _read(listing: Listing, ranks: Ranks, texts: set[str]) -> tuple[Shuffle | No
         for turn in range(max(map(len, listing.dealt))):
             here = [listing.file(rank, turn) for rank in range(ranks.size)]
             part = _part(listing, files, here[ranks.rank])
-            found = ranks.each(None if part is None else about(part))
+            found = ranks.every(None if part is None else about(part))
             told |= {
                 file: of for file, of in zip(here, found, strict=True) if file is not None and of
             }

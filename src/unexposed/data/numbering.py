@@ -79,7 +79,7 @@ def places_among_all(own: pl.Series, ranks: Ranks) -> tuple[NDArray[np.int64], i
     Own ids ascend, and no other rank has any of them. An id's index is its place among the own
     ones, plus how many smaller ids the others have: these pass by in blocks.
     """
-    sizes = ranks.each(len(own))
+    sizes = ranks.every(len(own))
     before = np.zeros(len(own) + 1, dtype=np.int64)  # ids of others between two own ones
     for sender, size in enumerate(sizes):
         for start in range(0, size, BLOCK):
