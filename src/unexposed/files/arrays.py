@@ -92,6 +92,14 @@ def map_arrays(descriptor: int) -> tuple[Arrays, Any, str]:
     return arrays, checksums, sha256(header)
 
 
+def release(arrays: Arrays) -> None:
+    """Give back the memory of mapped arrays; the file is read again where they are used again."""
+    for array in arrays.values():
+        mapped = array.base
+        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
 def verify_arrays(arrays: Arrays, checksums: Mapping[str, str]) -> None:
     """Read every array and compare it with its checksum."""
     for name in arrays.keys() ^ dict(checksums).keys():

@@ -74,8 +74,7 @@ def parts_of(model: "Model", users: RawIds | None = None) -> Iterator[Part]:
 
 def parts_in(saved: Partitions) -> Iterator[Part]:
     """This rank's partitions of a model that was saved by partitions, opened one by one."""
-    for number in owned():
-        model = saved[number]
+    for number, model in saved.one_by_one(owned()):
         yield Part(number, model, model.user_ids.values)
 
 

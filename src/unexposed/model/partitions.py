@@ -21,6 +21,7 @@ from unexposed.data.share import Share
 from unexposed.errors import InputError
 from unexposed.files import archive
 from unexposed.files.archive import Arrays
+from unexposed.files.arrays import release
 from unexposed.model.checks import check_shapes, check_values, part, stored_clicks
 from unexposed.model.filters import entries
 from unexposed.model.save import CLICKS, MODEL, about, check_place, refusing
@@ -151,7 +152,13 @@ class Partitions:
         return len(self.parts)
 
     def __iter__(self) -> "Iterator[Model]":
-        return map(self.__getitem__, range(len(self)))
+        return (model for _, model in self.one_by_one(range(len(self))))
+
+    def one_by_one(self, numbers: Iterable[int]) -> "Iterator[tuple[int, Model]]":
+        """The models of these partitions, with the memory of one at a time."""
+        for number in numbers:
+            yield number, self[number]
+            release(self.parts[number])
 
     def __getitem__(self, number: int) -> "Model":
         """The model of the users of one partition."""
