@@ -51,11 +51,6 @@ class Shared:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
-    @property
-    def ranks(self) -> Ranks:
-        """All ranks of the training."""
-        return self._ranks
-
     def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         own = torch.from_numpy(np.stack(np.unique(items, return_counts=True), axis=1))
         found = torch.cat(self._ranks.gather_any(own.long())).numpy()
