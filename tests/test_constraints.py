@@ -16,7 +16,10 @@ def test_every_package_of_every_extra_is_pinned_with_its_hashes():
     pins = re.findall(r"^([\w-]+)==.*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
     assert len(pins) == len(re.findall(r"^\w", text, re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for asked in (project["dependencies"], *project["optional-dependencies"].values()):
+    extras = project["optional-dependencies"]
+    (line,) = re.findall(r"^EXTRAS := ([\w ]*\w)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*line.split()} == extras.keys() - {"scale"}
+    for asked in (project["dependencies"], *map(extras.get, line.split())):
         assert {named(one) for one in asked} <= {*pins, "torch"}
 
 

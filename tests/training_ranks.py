@@ -30,7 +30,7 @@ from unexposed.maths import relevance
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling import validation
-from unexposed.training import clock, divided
+from unexposed.training import clock
 from unexposed.training.given import Side
 
 SETTINGS = {
@@ -115,19 +115,10 @@ def in_float64() -> Any:
         yield
 
 
-def whole(model: Model) -> Model:
-    """The model of all ranks' users, on every rank; outside a process group itself."""
-    others = ranks.current()
-    if others is None or model.clicks.share is None:
-        return model
-    parameters = divided.whole_parameters(model.parameters, model.clicks.share, others)
-    return replace(model, parameters=parameters, clicks=divided.whole_clicks(model.clicks, others))
-
-
 def outcome(name: str) -> dict[str, Any]:
     """Parameters, lists of all users and facts of a training in float64."""
     with in_float64():
-        model = whole(fitted(name))
+        model = fitted(name).whole()
     lists = model.recommend(model.clicks.user_ids.values.tolist(), 5).select("user", "item", "rank")
     facts = {key: model.facts[key] for key in FACTS}
     return {"parameters": model.parameters, "lists": lists.rows(), "facts": facts}
@@ -211,7 +202,6 @@ def failures(rank: int) -> dict[str, str]:
     found["traffic"] = sentence(lambda: of_traffic(make_with("mf", SETTINGS)))
     found["cuda"] = sentence(lambda: fitted("mf", engine="cuda"))
     method = make_with("mf", SETTINGS)
-    found["checkpoint"] = sentence(lambda: method.fit(log("mf"), checkpoint="never made"))
     found["other seed"] = sentence(lambda: method.fit(log("mf"), seed=rank, progress=Silent()))
 
     def failing(engine: Any, batch: Any) -> float:

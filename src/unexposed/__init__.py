@@ -50,6 +50,7 @@ _HOME = {
     "Side": "training.given",
     "Rules": "model.filters",
     "load": "methods",
+    "load_partitions": "methods",
     "world": "data.simulate",
 }
 
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from unexposed.front.evaluate import Evaluation, evaluate
     from unexposed.front.report import Page, report
     from unexposed.front.tune import Study, tune
-    from unexposed.methods import METHODS, load, make
+    from unexposed.methods import METHODS, load, load_partitions, make
     from unexposed.model.export import export_model
     from unexposed.model.filters import Rules
     from unexposed.model.model import Model
@@ -101,6 +102,10 @@ class _Face(ModuleType):
         # importing the room `report` would put its module in place of the function
         if not (name in _HOME and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # launchers pickle functions with the modules they use, which Python does for its own type
+        return import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Face

@@ -122,10 +122,10 @@ class Ranks:
         return f"rank {self.rank} failed: {kind}{error}"
 
     def every(self, value: Value) -> list[Value]:
-        """The values of all ranks, small ones of any type."""
-        every: list[Any] = [None] * self.size
-        _answer(lambda: dist.all_gather_object(every, value, group=self._group))
-        return every
+        """What each rank gives, by rank: small values of any type."""
+        found: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(found, value, group=self._group))
+        return found
 
     def told(self, values: NDArray[Any], sender: int) -> NDArray[Any]:
         """The values of one rank; those of the others only tell the type."""
@@ -145,6 +145,7 @@ class Ranks:
         found = own.new_empty(sum(sizes))
         _answer(lambda: dist.all_to_all_single(found, own, sizes, sent.tolist(), group=self._group))
         return np.split(found.numpy(), np.cumsum(sizes)[:-1])
+
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
         dist.destroy_process_group(self._group)
@@ -193,6 +194,11 @@ def led(work: Callable[[], Value]) -> Value:
     return work() if _current is None else _current.led(work)
 
 
+def summed(values: NDArray[Any]) -> NDArray[Any]:
+    """These numbers, summed over ranks where several train together."""
+    return values if _current is None else _current.sum(values)
+
+
 def leads() -> bool:
     """Whether this process talks: rank 0, and one process alone."""
     return not several() or dist.get_rank() == 0
@@ -200,9 +206,6 @@ def leads() -> bool:
 
 def _tensor(values: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(values, requirements=["C", "W"]))  # torch wants to write
-def summed(values: NDArray[Any]) -> NDArray[Any]:
-    """These numbers, summed over ranks where several train together."""
-    return values if _current is None else _current.sum(values)
 
 
 def _answer(call: Callable[[], Value]) -> Value:

@@ -1,20 +1,33 @@
-"""`fit` under torchrun."""
+"""`fit`, `recommend` and `evaluate` under torchrun."""
 
+import json
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch.distributed as dist
+from polars.testing import assert_frame_equal
 
-from command import LOG, ended
+from command import JUDGED, LOG, ended
 from unexposed.methods import load
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
 
 FIT = "--method ubo --set epochs=2 --set dim=4 --set negatives=2".split()
+ALL = """
+import json, sys
+from unexposed.cli import app
+from unexposed.cli.launched import with_other_ranks
+with with_other_ranks():
+    for words in json.loads(sys.argv[1]):
+        app(words, standalone_mode=False)
+"""
 ASTRAY = """
 import os
 from unexposed.cli import main
@@ -27,34 +40,78 @@ main()
 def torchrun(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2".split()
     whole = [sys.executable, *launcher, *words]
-    return subprocess.run(whole, capture_output=True, text=True, check=False, cwd=cwd, timeout=60)
+    return subprocess.run(whole, capture_output=True, text=True, check=False, cwd=cwd, timeout=240)
 
 
-def test_torchrun_saves_the_model_of_one_process(tmp_path, monkeypatch):
+def written(folder: Path) -> Path:
+    """The log as a folder of Parquet files, and judged pairs."""
+    folder.mkdir()
+    log = pl.read_csv(LOG.encode())
+    for n in range(3):
+        log[n::3].write_parquet(folder / f"{n}.parquet")
+    (folder.parent / "judged.csv").write_text(JUDGED)
+    return folder
+
+
+def test_torchrun_goes_from_a_folder_to_lists_and_metrics_as_one_process_does(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    Path("log.csv").write_text(LOG)
-    found = torchrun("-m", "unexposed", "fit", "log.csv", *FIT, "--out", "several", cwd=tmp_path)
+    written(tmp_path / "log")
+    (tmp_path / "all.py").write_text(ALL)
+    fit = ["fit", "log", *FIT, "--engine", "reference", "--out", "{}/model", "--resume"]
+    commands = [
+        [*fit, "--checkpoint-every", "0"],
+        ["recommend", "{}/model", "-k", "3", "--out", "{}/lists/"],
+        ["evaluate", "{}/model", "--judged", "judged.csv", "--json"],
+        fit,
+    ]
+    for place in ("one", "several"):
+        Path(place).mkdir()
+    found = torchrun("all.py", json.dumps(commands).replace("{}", "several"), cwd=tmp_path)
     assert found.returncode == 0, found.stderr
-    assert found.stderr.count("saved to several") == 1  # rank 0 alone talks
-    assert ended("fit", "log.csv", *FIT, "--engine", "reference", "--out", "one") == 0
-    several, one = load("several"), load("one")
+    assert found.stderr.count("saved to several/model") == 1  # rank 0 alone talks
+    assert "12 users in several/lists" in found.stderr
+    assert found.stderr.count("several/model holds this training, finished") == 1
+    assert sorted(os.listdir("several")) == ["lists", "model"]  # no checkpoint
+    for words in commands:
+        assert ended(*(word.replace("{}", "one") for word in words)) == 0
+    one, several = load("one/model"), load("several/model", verify=True)
     assert several.facts["ranks"] == 2
     assert several.facts["best_epoch"] == one.facts["best_epoch"]
     for name, table in one.parameters.items():
         np.testing.assert_allclose(several.parameters[name], table, rtol=0, atol=1e-5)
-    users = [f"u{n}" for n in range(12)]
-    lists = (model.recommend(users, 3).select("user", "item") for model in (several, one))
-    assert next(lists).equals(next(lists))
+    for name in os.listdir("one/lists"):
+        lists = (pl.read_parquet(f"{place}/lists/{name}") for place in ("one", "several"))
+        assert_frame_equal(next(lists), next(lists), abs_tol=1e-5)
+    assert len(os.listdir("several/lists")) == 64
+    document = json.loads(capsys.readouterr().out)
+    assert_alike(json.loads(found.stdout), document)
+    # the model of two ranks, opened in one process
+    assert ended("evaluate", "several/model", "--judged", "judged.csv", "--json") == 0
+    assert_alike(json.loads(capsys.readouterr().out), document)
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    """Documents with the same words, and numbers that agree to float32."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        one, other = list(one.values()), list(other.values())
+    if isinstance(one, list):
+        for pair in zip(one, other, strict=True):
+            assert_alike(*pair)
+    else:
+        assert one == (pytest.approx(other, abs=1e-5) if isinstance(other, float) else other)
 
 
 def test_a_rank_that_cannot_read_the_log_ends_the_command_with_its_sentence(tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "log.csv").write_text(LOG)
+    written(tmp_path / "log")
     (tmp_path / "astray.py").write_text(ASTRAY)
-    found = torchrun("astray.py", "fit", "log.csv", *FIT, "--out", "model", cwd=tmp_path)
+    found = torchrun("astray.py", "fit", "log", *FIT, "--out", "model", cwd=tmp_path)
     assert found.returncode != 0
     (sentence,) = [line for line in found.stderr.splitlines() if line.startswith("error:")]
-    assert sentence.startswith("error: rank 1: log.csv: no such file")
+    assert sentence.startswith("error: rank 1: log/1.parquet: no such file")
     assert not (tmp_path / "model").exists()
 
 
@@ -63,6 +120,6 @@ def test_a_command_for_one_process_is_refused_under_torchrun(monkeypatch, capsys
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
-    assert ended("recommend", "model") == 2
-    sentence = "error: recommend runs in one process: only fit is for torchrun\n"
+    assert ended("similar", "model") == 2
+    sentence = "error: similar runs in one process: fit, recommend and evaluate are for torchrun\n"
     assert capsys.readouterr().err == sentence

@@ -13,7 +13,7 @@ from unexposed.data.simulate import world
 from unexposed.data.write import write_table, write_tables
 from unexposed.data.write_world import write_world
 from unexposed.errors import InputError
-from unexposed.files.archive import write_arrays
+from unexposed.files.arrays import write_arrays
 from unexposed.files.whole import write_folder
 from unexposed.methods import make
 from unexposed.model.export import KINDS, export_model

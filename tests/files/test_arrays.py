@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from unexposed.files.archive import map_arrays, verify_arrays, write_arrays
+from unexposed.files.arrays import map_arrays, release, verify_arrays, write_arrays
 
 ARRAYS = {
     "wide": np.arange(12, dtype=np.float64).reshape(3, 4),
@@ -101,3 +102,21 @@ def test_any_cut_is_refused(cut, tmp_path_factory):
     path.write_bytes(whole[: min(cut, len(whole) - 1)])
     with pytest.raises(ValueError, match="header|bytes"):
         mapped(path)
+
+
+def in_memory(path: Path) -> int:
+    """Bytes of a mapped file that this process holds."""
+    parts = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.M)
+    own = [part for part in parts if part.partition("\n")[0].endswith(str(path))]
+    return sum(1024 * int(size) for part in own for size in re.findall(r"^Rss: *(\d+)", part, re.M))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")
+def test_released_arrays_take_no_memory_and_stay_readable(tmp_path):
+    write_arrays(tmp_path / "large", {"ones": np.ones(1 << 20)})
+    arrays, checksums, _ = mapped(tmp_path / "large")
+    verify_arrays(arrays, checksums)
+    assert in_memory(tmp_path / "large") >= 8 << 20
+    release(arrays)
+    assert in_memory(tmp_path / "large") < 1 << 20
+    verify_arrays(arrays, checksums)

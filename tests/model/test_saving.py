@@ -18,7 +18,7 @@ from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import Ids, Texts
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
-from unexposed.files import archive, whole
+from unexposed.files import archive, arrays, whole
 from unexposed.methods import load, make
 from unexposed.model.filters import Rules
 from unexposed.model.model import Model
@@ -178,7 +178,7 @@ def killed(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("target", "name", "deadly", "expected"),
     [
-        pytest.param(archive, "save_file", half_written, "a", id="in the arrays"),
+        pytest.param(arrays, "save_file", half_written, "a", id="in the arrays"),
         pytest.param(archive, "checksum", killed, "a", id="before model.json"),
         pytest.param(whole, "_exchange", killed, "a", id="before the swap"),
         pytest.param(whole, "_sync_names", killed, "b", id="after the swap"),

@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from command import Ended, ended_in_child
 from small import BRIEF, COMPOSED, TRAINED, assert_same_parameters, make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
@@ -120,24 +119,6 @@ def test_a_training_with_side_information_resumes_and_another_side_is_refused(
 LOG = "user,item\n" + "".join(
     f"u{u},i{i}\n" for u, i in np.random.default_rng(1).integers(60, size=(900, 2))
 )
-# run the command in a process that gets SIGKILL at the nth call of a function
-DRIVER = """
-import os, signal, sys
-module, name, times = sys.argv[1:4]
-if module:
-    import importlib
-    home = importlib.import_module(module)
-    function, calls = getattr(home, name), []
-    def deadly(*given, **named):
-        calls.append(name)
-        if len(calls) == int(times):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*given, **named)
-    setattr(home, name, deadly)
-from unexposed import cli
-sys.argv = ["unexposed", *sys.argv[4:]]
-cli.main()
-"""
 MOMENTS = {
     "in an epoch": ("unexposed.sampling.draw", "samples", 3),
     "in a checkpoint, before its document": ("unexposed.files.archive", "checksum", 4),
@@ -147,18 +128,12 @@ MOMENTS = {
 }
 
 
-def command(moment: str | None, out: str, *words: str, folder: Path) -> Any:
-    at = MOMENTS[moment] if moment else ("", "", 0)
-    settings = "epochs=30 patience=0 dim=6 batch_size=64 snips_window=3 strategy=bilevel".split()
+def command(moment: str | None, out: str, *words: str, folder: Path) -> Ended:
+    settings = "epochs=16 patience=0 dim=6 batch_size=64 snips_window=3 strategy=bilevel".split()
     given = [word for setting in settings for word in ("--set", setting)]
     words = (*"--method ubo --engine cpu --checkpoint-every 0".split(), *given, *words)
-    return subprocess.run(
-        [sys.executable, "-c", DRIVER, *map(str, at), "fit", "log.csv", "--out", out, *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    at = MOMENTS[moment] if moment else None
+    return ended_in_child(["fit", "log.csv", "--out", out, *words], cwd=folder, killed_at=at)
 
 
 def test_a_command_killed_at_any_moment_resumes_to_the_same_files(tmp_path):

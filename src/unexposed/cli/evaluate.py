@@ -1,7 +1,7 @@
 """`unexposed evaluate`: how well a saved model ranks judged pairs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from unexposed.cli.options import (
     ProtocolName,
     with_columns,
 )
-from unexposed.cli.talking import print_json, say
+from unexposed.cli.talking import leads, print_json, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,24 +34,20 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
+    from unexposed import ranks
     from unexposed.cli import evaluation_tables, tables
     from unexposed.evaluation.beside import each_of_document, of_document
-    from unexposed.evaluation.describe import describe
-    from unexposed.evaluation.protocols import DEFAULT, choice
+    from unexposed.evaluation.protocols import DEFAULT
     from unexposed.evaluation.protocols import protocol as protocol_named
-    from unexposed.methods import load
 
     by = protocol_named(protocol or DEFAULT)
-    model = load(folder)
     logged = by.candidates == "logged"
-    if logged:
-        document = describe(model, _impressions(judged, by, columns), by)
-    else:
-        pairs = _judgements(judged, model, by, columns)
-        if protocol is None and (taken := choice(pairs, by)):
-            say(taken)
-        document = describe(model, pairs, by)
+    if logged and ranks.several():
+        raise InputError(f"protocol {by.name!r} runs in one process, without torchrun")
+    document = _document(folder, judged, by, columns, asked=protocol is not None)
     said = of_document(document)
+    if not leads():
+        return None
     if as_json:
         return print_json(document | ({} if said is None else {"verdict": str(said)}))
     table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
@@ -64,6 +60,35 @@ def evaluate(
     if "by_exposure" in document:
         tables.show(evaluation_tables.exposure_table(document))
     return None
+
+
+def _document(
+    folder: Path, judged: Path, by: "Protocol", columns: Columns, *, asked: bool
+) -> dict[str, Any]:
+    """What the evaluation finds; of a model saved by partitions, only judged users are opened.
+
+    Unless the protocol was asked for, it is said where another may be meant.
+    """
+    from unexposed.data.read import read_pairs
+    from unexposed.evaluation.describe import describe
+    from unexposed.evaluation.protocols import choice
+    from unexposed.methods import load, load_partitions
+    from unexposed.model.load import is_parted
+
+    parted = is_parted(folder)
+    if by.candidates == "logged":
+        shown = _impressions(judged, by, columns)
+        model = load_partitions(folder).of_users(shown.user_ids) if parted else load(folder)
+        return describe(model, shown, by)
+    if parted:
+        users = read_pairs(judged, **columns.pair(), say=lambda _: None).user_ids
+        model = load_partitions(folder).of_users(users)
+    else:
+        model = load(folder)
+    pairs = _judgements(judged, model, by, columns)
+    if not asked and (taken := choice(pairs, by)) and leads():
+        say(taken)
+    return describe(model, pairs, by)
 
 
 def _judgements(path: Path, model: "Model", by: "Protocol", columns: Columns) -> "Judgements":

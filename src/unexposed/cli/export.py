@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from unexposed.cli import opening
 from unexposed.cli.options import AsJson, ModelFolder
 from unexposed.cli.talking import print_json, say
 
@@ -19,11 +20,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a model for serving: vectors, a nearest-neighbour index, or an ONNX scorer."""
-    from unexposed.methods import load
     from unexposed.model.export import check_export, describe, export_model
 
     check_export(to, kind)
-    about = export_model(load(folder), to, kind=kind, k=k)
+    about = export_model(opening.whole(folder), to, kind=kind, k=k)
     if as_json:
         return print_json(about)
     for line in describe(about, to):

@@ -44,7 +44,7 @@ def fit(
     Under torchrun several processes train together: see docs/scaling.md.
     """
     from unexposed import ranks
-    from unexposed.cli.splitting import part
+    from unexposed.cli.splitting import part, part_among_ranks
     from unexposed.data.read import read_log
     from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.methods import make
@@ -60,19 +60,20 @@ def fit(
     if leads():
         check_place(out)
         check_replaces(out, force=force or resume)  # resume says below what it finds and does
-    several = ranks.several()
-    recommender.check_ranks(checkpointed=resume or checkpoint_every is not None)
+    recommender.check_ranks()
     checkpoint = place_beside(out)
-    if is_kept(checkpoint) and not resume and not several:
+    kept = ranks.led(lambda: is_kept(checkpoint))
+    if kept and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.given(), say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features)
     side = options.with_traffic(side, traffic, clicks, columns)
     check_use({method: recommender}, side, say)
     check_ids(clicks)
-    say(f"{len(clicks):,} clicks by {clicks.n_users:,} users on {clicks.n_items:,} items")
-    if resume and not is_kept(checkpoint):
-        if not out.exists():
+    n_users = clicks.n_users if clicks.share is None else clicks.share.n_users
+    say(f"{clicks.n_clicks:,} clicks by {n_users:,} users on {clicks.n_items:,} items")
+    if resume and not kept:
+        if not ranks.led(out.exists):
             say(f"there is no {checkpoint} to resume from: training from the start")
         elif side.given() - {"traffic"}:
             say(f"{out} may be of other features: training from the start")
@@ -83,22 +84,24 @@ def fit(
         else:
             say(f"{out} holds this training, finished; to train it again, take --force instead")
             return
-    train, held_out = (clicks, None) if split is None else part(clicks, split, seed=seed)
+    train, held_out = clicks, None
+    if split is not None:
+        apart = part_among_ranks if ranks.several() else part
+        train, held_out = apart(clicks, split, seed=seed)
     model = recommender.fit(
         train,
         held_out,
         seed=seed,
         side=side,
         progress=progress(),
-        checkpoint=None if several else checkpoint,
+        checkpoint=checkpoint,
         resume=resume,
         checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
         rival=simple_rival(recommender, len(clicks), refit=False),
     )
     if split is not None:
         model = replace(model, facts=model.facts | {"split": split})
-    if leads():
-        model.save(out)
+    model.save(out)  # ranks write it together
     say(training_line(model))
     for line in verdict_lines(model):
         say(line)

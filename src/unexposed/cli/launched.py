@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unexposed.cli.talking import leads, under_torchrun
 from unexposed.errors import InputError
 
-DIVIDED = ("fit",)  # commands that several ranks run
+DIVIDED = ("fit", "recommend", "evaluate")  # commands that several ranks run
 
 
 @contextmanager
@@ -42,4 +42,7 @@ def with_other_ranks() -> Iterator[None]:
 def check_divided(command: str | None) -> None:
     """Refuse a command that several ranks would do at once, each the whole of it."""
     if under_torchrun() and os.environ.get("WORLD_SIZE") != "1" and command not in DIVIDED:
-        raise InputError(f"{command} runs in one process: only fit is for torchrun")
+        raise InputError(
+            f"{command} runs in one process: {', '.join(DIVIDED[:-1])} and {DIVIDED[-1]} are for "
+            "torchrun"
+        )

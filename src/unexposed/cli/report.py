@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from unexposed.cli import opening
 from unexposed.cli.options import (
     NO_JUDGED_COLUMNS,
     AsJson,
@@ -51,7 +52,7 @@ def report(
         written = [] if out is None else pages.write_experiments(document, out)
     else:
         given = pages.Given(judged, protocol, titles, title, columns.judged())
-        document = pages.model_document(path, given, say=say)
+        document = pages.model_document(opening.whole(path), given, say=say)
         written = [] if out is None else pages.write_model(document, out, given)
     for line in written:
         say(line)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unexposed.cli import lists
+from unexposed.cli import lists, opening
 from unexposed.cli.options import AsJson, ModelFolder, SpreadsheetSafe, TitleColumn, Titles
 from unexposed.cli.recommend import read_titles, with_titles
 from unexposed.cli.talking import print_json, say
@@ -29,13 +29,12 @@ def similar(
 ) -> None:
     """Show the items or users that are most like one, by their vectors."""
     from unexposed.data.write import printed, spreadsheet_safe
-    from unexposed.methods import load
 
     if (item is None) == (user is None):
         raise InputError("give --item ID or --user ID")
     if titles is not None and item is None:
         raise InputError("--titles names items: give --item, for users have none")
-    model = load(folder)
+    model = opening.whole(folder)
     names = read_titles(titles, title, model)
     if item is not None:
         table = model.similar_items(_find(item, model, names or {}), k)

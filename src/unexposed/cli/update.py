@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from unexposed.cli import opening
 from unexposed.cli.features import with_features
 from unexposed.cli.fit import training_line, verdict_lines
 from unexposed.cli.options import (
@@ -38,13 +39,12 @@ def update(
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
     from unexposed.data.read import read_log
-    from unexposed.methods import load
     from unexposed.model.save import check_place
 
     check_place(out)
     is_same = out.exists() and out.samefile(folder)  # the clicks that it holds stay in it
     check_replaces(out, force=force or is_same)
-    model = load(folder)
+    model = opening.whole(folder)
     clicks = read_log(log, **columns.given(), any_size=True, say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features, model=model)
     updated = model.update(clicks, epochs=epochs, seed=seed, side=side, progress=progress())

@@ -36,4 +36,7 @@ def with_items(clicks: Clicks, ids: Ids) -> Clicks:
         return clicks
     every = joined(clicks.item_ids, ids, new)
     shown = clicks.shown and replace(clicks.shown, item_ids=every)
-    return replace(clicks.checked(), item_ids=every, shown=shown)
+    share = clicks.share
+    if share is not None:
+        share = replace(share, item_counts=np.pad(share.item_counts, (0, int(new.sum()))))
+    return replace(clicks.checked(), item_ids=every, shown=shown, share=share)

@@ -1,11 +1,13 @@
 """Virtual partitions of the users, by raw id: what several processes divide among them."""
 
 import json
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
 from unexposed.data.ids import Ids, to_json
 
 PARTITIONS = 64
@@ -21,6 +23,45 @@ def partitions(ids: Ids) -> NDArray[np.int64]:
         return (_mixed(ids.values.astype(np.uint64)) % np.uint64(PARTITIONS)).astype(np.int64)
     texts = (raw if type(raw) is str else json.dumps(to_json(raw)) for raw in ids.values.tolist())
     return np.array([_hashed(text) % PARTITIONS for text in texts], dtype=np.int64)
+
+
+def partitions_among(known: Ids, raw: Ids) -> NDArray[np.int64]:
+    """The partition of each raw id in a log that has such users, whatever else is asked for.
+
+    An integer counts as one among integers only: with others it is hashed as its text.
+    """
+    if known.are_integers and not raw.are_integers:
+        found = partitions(raw)
+        whole = [n for n, one in enumerate(raw.values.tolist()) if _is_integer(one)]
+        found[whole] = partitions(Ids.of(raw.values[whole].tolist()))
+        return found
+    if raw.are_integers and not known.are_integers:
+        values = np.empty(len(raw), dtype=object)
+        values[:] = raw.values.tolist()
+        return partitions(Ids(values))
+    return partitions(raw)
+
+
+def owned() -> range:
+    """The partitions of this rank; of a process that is alone, all."""
+    others = ranks.current()
+    return range(PARTITIONS) if others is None else range(others.rank, PARTITIONS, others.size)
+
+
+def own_rows(ids: Ids) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition of this rank with the rows of its users, ascending."""
+    return rows_by(partitions(ids))
+
+
+def rows_by(number_of: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition of this rank with the places where it is named."""
+    order = np.argsort(number_of, kind="stable")
+    ends = np.searchsorted(number_of[order], np.arange(PARTITIONS + 1))
+    return ((number, order[ends[number] : ends[number + 1]]) for number in owned())
+
+
+def _is_integer(raw: object) -> bool:
+    return type(raw) is int and -(2**63) <= raw < 2**63
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -22,13 +22,13 @@ Values = Mapping[str, NDArray[np.float64]]
 def rivals_of(model: Model) -> dict[str, Model]:
     """The popular list of the model's own clicks, and `mf` where that trains in moments.
 
-    None of them for a model that is a popular list.
+    None of them for a model that is a popular list; no `mf` for a part of a model's users.
     """
     if isinstance(model.method, Popularity):
         return {}
     found = {words.RIVAL: popular_list(model.clicks)}
     rival = simple_rival(model.method, len(model.clicks), refit=True)
-    if rival is None:
+    if rival is None or model.clicks.share is not None:
         return found
     trained = rival.fit(model.clicks, seed=model.facts.get("seed", 0), progress=Silent())
     if trained.facts["ended"] == INTERRUPTED:

@@ -9,7 +9,7 @@ from unexposed.data.clicks import Indices, Judgements, same_ids
 from unexposed.data.ids import match
 from unexposed.data.pairs import among, pair_keys
 from unexposed.data.shown import Impressions
-from unexposed.evaluation import beside, off_policy
+from unexposed.evaluation import among_ranks, beside, off_policy
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.protocols import (
     Protocol,
@@ -71,8 +71,14 @@ def _beside(
     by: Protocol,
 ) -> dict[str, Any]:
     """The gain over each rival by every metric; nothing for the popular list itself."""
+
+    def of(rival: Model) -> dict[str, NDArray[np.float64]]:
+        if isinstance(judged, Impressions):
+            return evaluate(rival, judged, by).values
+        return apply(_ranked(rival, judged, by)[1], by)
+
     found = {
-        name: beside.gains(values, evaluate(rival, judged, by).values, name)
+        name: beside.gains(values, of(rival), name)
         for name, rival in beside.rivals_of(model).items()
     }
     return {"beside": found} if found else {}
@@ -80,8 +86,8 @@ def _beside(
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:
     """The users that the protocol evaluates, and the ranks of their relevant items."""
-    judged = eligible(judged, model.clicks, by)
-    return np.unique(judged.users), rank(model, judged, by)
+    own = among_ranks.own(eligible(judged, model.clicks, by))
+    return among_ranks.joined(np.unique(own.users), rank(model, own, by))
 
 
 def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
@@ -159,7 +165,8 @@ def _of_part(part: Ranking, by: Protocol) -> dict[str, Any]:
 def recommended(model: Model, users: Indices) -> dict[str, Any]:
     """Describe how the lists of these users spread over the catalogue, as plain data."""
     k = min(LIST, len(model.item_ids))
-    lists, _ = model.top(users, k)
+    own = among_ranks.own_users(users)
+    lists = among_ranks.joined_lists(own, model.top(own, k)[0])
     counts = model.clicks.item_counts
     return {
         "k": k,

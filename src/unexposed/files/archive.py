@@ -1,46 +1,32 @@
 """Arrays and a JSON document as a folder that is written whole, and checked before it is used.
 
-The JSON document holds a checksum of itself and of the header of arrays.safetensors, and that
+The JSON document holds a checksum of itself and of the header of every file of arrays, and such a
 header holds a checksum of every array. No file name is ever taken from a file.
+
+A folder has one file of arrays; or, by partitions, one for each partition of the users and one for
+what users share. Several ranks write a folder by partitions together.
 """
 
-import hashlib
 import json
-import math
-import mmap
 import os
-import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EIO, ENOMEM
+from errno import ENOMEM
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from unexposed import memory
 from unexposed.errors import InputError, plain
 from unexposed.extras import install
-from unexposed.files import whole
+from unexposed.files import together, whole
+from unexposed.files.arrays import MOST_JSON, map_arrays, sha256, verify_arrays, write_arrays
+from unexposed.files.arrays import Arrays as Arrays
 from unexposed.version import __version__
 
-Arrays = dict[str, NDArray[Any]]
-
 ARRAYS = "arrays.safetensors"
-TYPES: dict[str, np.dtype[Any]] = {
-    f"{kind.upper()}{8 * size}": np.dtype(f"<{kind}{size}")
-    for kind, sizes in {"f": (2, 4, 8), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8)}.items()
-    for size in sizes
-}
-MOST_JSON = 1 << 26  # bytes of the JSON document, or of the header in JSON
-MOST_DIMENSIONS = 8
-MOST_BYTES = 1 << 56
-CHECKSUMS = "sha256"  # the key of the array checksums in the header
+MOST_PARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -50,6 +36,7 @@ class Kind:
     what: str
     version: int
     cure: str
+    parted: int = 0  # version of the format by partitions; 0: there is none
 
     @property
     def about(self) -> str:
@@ -59,25 +46,68 @@ class Kind:
     def format(self) -> str:
         return f"unexposed {self.what}"
 
+    @property
+    def versions(self) -> set[int]:
+        return {self.version} | ({self.parted} if self.parted else set())
+
+
+def part_name(number: int) -> str:
+    """The file of a partition."""
+    return f"part-{number:02d}.safetensors"
+
+
+PARTS = frozenset(map(part_name, range(MOST_PARTS)))
+
 
 def write(kind: Kind, folder: Path, about: dict[str, Any], arrays: Arrays) -> None:
     """Write a folder of this kind in one step; OSError where that is not possible."""
-    head = {"format": kind.format, "version": kind.version, "written_by": __version__}
 
     def fill(place: Path) -> None:
         header = write_arrays(place / ARRAYS, arrays)
-        document = json.loads(json.dumps({**head, **about, "arrays": header}))
-        document["checksum"] = checksum(document)
-        (place / kind.about).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        whole.sync(place / kind.about)
+        _write_about(kind, place, kind.version, {**about, "arrays": header})
 
-    whole.write_folder(folder, fill)
+    whole.write_folder(folder, fill, ours=PARTS)
+
+
+def write_parted(
+    kind: Kind,
+    folder: Path,
+    about: dict[str, Any],
+    shared: Arrays,
+    parts: Iterable[tuple[int, Arrays]],
+) -> None:
+    """Write a folder of this kind by partitions; each rank gives its own, numbered from 0 on.
+
+    Rank 0 writes what is shared and, last, the JSON document. OSError on every rank where one of
+    them cannot write.
+    """
+
+    def own(place: Path) -> dict[int, str]:
+        return {n: write_arrays(place / part_name(n), arrays) for n, arrays in parts}
+
+    def rest(place: Path, written: list[dict[int, str]]) -> None:
+        headers = {n: header for of_rank in written for n, header in of_rank.items()}
+        stated = {
+            "arrays": write_arrays(place / ARRAYS, shared),
+            "parts": [headers[n] for n in range(len(headers))],
+        }
+        _write_about(kind, place, kind.parted, {**about, **stated})
+
+    together.write_folder(folder, own, rest)
+
+
+def _write_about(kind: Kind, place: Path, version: int, about: dict[str, Any]) -> None:
+    head = {"format": kind.format, "version": version, "written_by": __version__}
+    document = json.loads(json.dumps({**head, **about}))
+    document["checksum"] = checksum(document)
+    (place / kind.about).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    whole.sync(place / kind.about)
 
 
 def check_place(kind: Kind, folder: Path) -> None:
     """Refuse a place that cannot be written to, or that holds something else."""
     if folder.is_dir():
-        strangers = {path.name for path in folder.iterdir()} - {kind.about, ARRAYS}
+        strangers = {path.name for path in folder.iterdir()} - {kind.about, ARRAYS} - PARTS
         for name in sorted(strangers)[:1]:
             raise InputError(
                 f"{folder} is not a {kind.what} folder: it holds {name!r}; choose another place"
@@ -99,7 +129,7 @@ def _may_be_ours(kind: Kind, folder: Path) -> bool:
         text = (folder / kind.about).read_text(encoding="utf-8")
         return bool(json.loads(text)["format"] == kind.format)
     except FileNotFoundError:
-        return not (folder / ARRAYS).exists()
+        return not any(folder.iterdir())
     except (ValueError, RecursionError):
         return True
     except (OSError, KeyError, TypeError):
@@ -112,7 +142,9 @@ class Archive:
 
     about: dict[str, Any]
     arrays: Arrays
-    verify: Callable[[], None]  # reads all arrays and compares them with their checksums
+    parts: list[Arrays]  # by partition; none if the folder is not by partitions
+    # reads all arrays, with parts only those of these partitions, and compares their checksums
+    verify: Callable[..., None]
 
 
 def read(kind: Kind, folder: Path) -> Archive:
@@ -149,16 +181,30 @@ def refusing(kind: Kind, file: Path) -> Iterator[None]:
 
 def _read(kind: Kind, folder: Path, place: int) -> Archive:
     about = _about(kind, folder, place)
-    with _file(kind, folder, place, ARRAYS) as descriptor, refusing(kind, folder / ARRAYS):
-        arrays, checksums, header = map_arrays(descriptor)
-        if header != about["arrays"]:
-            raise ValueError(f"it is not the one that {kind.about} describes")
+    headers = {ARRAYS: about["arrays"]}
+    if about["version"] == kind.parted:
+        with refusing(kind, folder / kind.about):
+            if not 0 < len(about["parts"]) <= MOST_PARTS:
+                raise ValueError("it has no partitions, or far too many")
+            headers |= {part_name(n): header for n, header in enumerate(about["parts"])}
+    mapped: list[Arrays] = []
+    checksums: list[Any] = []
+    for name, stated in headers.items():
+        with _file(kind, folder, place, name) as descriptor, refusing(kind, folder / name):
+            arrays, sums, header = map_arrays(descriptor)
+            if header != stated:
+                raise ValueError(f"it is not the one that {kind.about} describes")
+        mapped.append(arrays)
+        checksums.append(sums)
+    names = list(headers)
 
-    def verify() -> None:
-        with refusing(kind, folder / ARRAYS):
-            verify_arrays(arrays, checksums)
+    def verify(parts: Iterable[int] | None = None) -> None:
+        of_parts = range(len(names) - 1) if parts is None else parts
+        for at in (0, *(n + 1 for n in of_parts)):
+            with refusing(kind, folder / names[at]):
+                verify_arrays(mapped[at], checksums[at])
 
-    return Archive(about, arrays, verify)
+    return Archive(about, mapped[0], mapped[1:], verify)
 
 
 def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
@@ -172,12 +218,12 @@ def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
             raise ValueError(f"its version cannot be {plain(repr(version), 40)}")
     if not ours:
         raise InputError(f"{file} is not from unexposed; give the folder of a {kind.what}")
-    if version != kind.version:
+    if version not in kind.versions:
         newer = version > kind.version
         cure = f"upgrade: {install()}, once it is up to date" if newer else "train it again"
         raise InputError(
             f"{file} was written by {'a newer' if newer else 'an older'} unexposed (format "
-            f"{version}, this one reads {kind.version}); {cure}"
+            f"{version}, this one reads {max(kind.versions)}); {cure}"
         )
     with refusing(kind, file):
         if about["checksum"] != checksum(about):
@@ -189,96 +235,7 @@ def _about(kind: Kind, folder: Path, place: int) -> dict[str, Any]:
 
 def checksum(about: dict[str, Any]) -> str:
     rest = {name: value for name, value in about.items() if name != "checksum"}
-    return _sha256(json.dumps(rest, sort_keys=True).encode())
-
-
-def _sha256(data: Any) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-# Arrays
-
-
-def write_arrays(path: Path, arrays: Arrays) -> str:
-    """Write arrays to a safetensors file, and return the checksum of its header."""
-    # safetensors reads the memory of an array as it lies
-    packed = {
-        name: array if array.flags.c_contiguous else array.copy(order="C")
-        for name, array in arrays.items()
-    }
-    # one entry of metadata only: safetensors writes several in any order
-    metadata = {
-        CHECKSUMS: json.dumps({name: _array_sha256(packed[name]) for name in sorted(packed)})
-    }
-    try:
-        save_file(packed, path, metadata=metadata)
-    except SafetensorError as error:
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        number = int(found[1]) if found else EIO
-        raise OSError(number, os.strerror(number)) from error
-    path.chmod(0o666 & ~whole.umask())  # safetensors leaves it to its owner alone
-    whole.sync(path)
-    with path.open("rb") as file:
-        length = file.read(8)
-        return _sha256(length + file.read(int.from_bytes(length, "little")))
-
-
-def map_arrays(descriptor: int) -> tuple[Arrays, Any, str]:
-    """Read-only views of the arrays in an open file, with the checksums of arrays and header.
-
-    Every length is checked against the file before it is used.
-    """
-    size = os.fstat(descriptor).st_size
-    length = int.from_bytes(os.pread(descriptor, 8, 0), "little")
-    if size < 8 or length > min(MOST_JSON, size - 8):
-        raise ValueError("its header does not fit into it")
-    header = os.pread(descriptor, 8 + length, 0)
-    try:
-        entries = json.loads(header[8:])
-        checksums = json.loads(entries.pop("__metadata__", {}).get(CHECKSUMS, "{}"))
-        places = [(*_place(entry), name) for name, entry in entries.items()]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError("its header is not one of a safetensors file") from error
-    end = 0
-    for begin, stop, dtype, _, name in sorted(places, key=lambda place: place[:2]):
-        if begin != end or (8 + length + begin) % dtype.itemsize:
-            raise ValueError(f"the array {name!r} is out of place")
-        end = stop
-    if 8 + length + end != size:
-        raise ValueError(f"it has {size:,} bytes and should have {8 + length + end:,}")
-    mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    arrays = {
-        name: np.ndarray(shape, dtype, buffer=mapped, offset=8 + length + begin)
-        if stop > begin
-        else np.zeros(shape, dtype)
-        for begin, stop, dtype, shape, name in places
-    }
-    return arrays, checksums, _sha256(header)
-
-
-def verify_arrays(arrays: Arrays, checksums: Mapping[str, str]) -> None:
-    """Read every array and compare it with its checksum."""
-    for name in arrays.keys() ^ dict(checksums).keys():
-        raise ValueError(f"the array {name!r} and its checksum are not both there")
-    for name, array in arrays.items():
-        if _array_sha256(array) != checksums[name]:
-            raise ValueError(f"the array {name!r} is not what was written")
-
-
-def _array_sha256(array: NDArray[Any]) -> str:
-    return _sha256(array.reshape(-1).view(np.uint8))
-
-
-def _place(entry: Any) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
-    """Begin, end, type and shape of an array; refused where they do not agree."""
-    (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], TYPES[entry["dtype"]]
-    if not all(type(n) is int and 0 <= n < MOST_BYTES for n in (begin, end, *shape)):
-        raise ValueError("not a place")
-    if math.prod(n or 1 for n in shape) > MOST_BYTES:  # numpy refuses it even where one is 0
-        raise ValueError("not a shape")
-    if len(shape) > MOST_DIMENSIONS or math.prod(shape) * dtype.itemsize != end - begin:
-        raise ValueError("not the size")
-    return begin, end, dtype, tuple(shape)
+    return sha256(json.dumps(rest, sort_keys=True).encode())
 
 
 # Opening files

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 from unexposed.errors import InputError
@@ -43,21 +43,28 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
+def write_folder(
+    folder: Path, write: Callable[[Path], None], *, ours: Set[str] = frozenset()
+) -> None:
     """Have `write` fill a new folder, then swap it with the one in its place.
 
     Readers see the old folder or the new one, also after a crash. Of two processes that write at
     the same time, the later one wins. Raises OSError where the old folder holds a file that the
-    new one lacks: it may be a person's.
+    new one lacks, other than these of ours: it may be a person's.
     """
     folder = Path(os.path.realpath(folder))  # a link to a folder stays a link
     with workspace(folder.parent) as written:
         write(written)
-        written.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.exists() else 0o777 & ~umask())
-        sync(written)
-        _refuse_strangers(folder, {path.name for path in written.iterdir()})
-        _put(written, folder)  # the workspace now holds the old folder
-        _sync_names(folder.parent)
+        settle(written, folder, ours=ours)
+
+
+def settle(written: Path, folder: Path, *, ours: Set[str] = frozenset()) -> None:
+    """Swap the written workspace with the folder in its place (see `write_folder`)."""
+    written.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.exists() else 0o777 & ~umask())
+    sync(written)
+    _refuse_strangers(folder, {path.name for path in written.iterdir()} | ours)
+    _put(written, folder)  # the workspace now holds the old folder
+    _sync_names(folder.parent)
 
 
 def remove_folder(folder: Path) -> None:

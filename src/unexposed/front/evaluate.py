@@ -22,7 +22,7 @@ from unexposed.front.given import (
     Columns,
     as_impressions,
     as_judged,
-    as_model,
+    as_model_of,
     as_protocol,
 )
 from unexposed.model.model import Model
@@ -129,8 +129,8 @@ def evaluate(
     `read_judged` can read, or later Clicks, which are all relevant; for `off_policy`, Impressions
     with propensities, or Clicks that hold them.
     """
-    model, by = as_model(model), as_protocol(protocol, metrics)
-    columns = Columns(user, item, rating, threshold, delimiter)
+    by, columns = as_protocol(protocol, metrics), Columns(user, item, rating, threshold, delimiter)
+    model = as_model_of(model, judged, columns)
     pairs: Judgements | Impressions
     if by.candidates == "logged":
         pairs = as_impressions(judged, columns)

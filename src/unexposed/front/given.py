@@ -12,13 +12,14 @@ from unexposed.data import datasets
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Ratings, Split, same_ids
 from unexposed.data.ids import match
 from unexposed.data.rating_data import Dataset
-from unexposed.data.read import read_judged, read_log
+from unexposed.data.read import read_judged, read_log, read_pairs
 from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Splits, parse_methods, split_clicks
 from unexposed.evaluation.protocols import Protocol, split_ratings
 from unexposed.evaluation.protocols import protocol as protocol_named
-from unexposed.methods import load
+from unexposed.methods import load, load_partitions
+from unexposed.model.load import is_parted
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking import metrics as readings
@@ -54,6 +55,17 @@ def as_model(given: Any) -> Model:
     if isinstance(given, str | PathLike):
         return load(given)
     raise InputError(f"give a Model or the folder of a saved one, got {_kind(given)}")
+
+
+def as_model_of(given: Any, judged: Any, columns: Columns) -> Model:
+    """A model; of one saved by partitions, with the users of the judged pairs alone."""
+    if not isinstance(given, str | PathLike) or not is_parted(given):
+        return as_model(given)
+    judged = judged.judged if isinstance(judged, Split) else judged
+    if not hasattr(judged, "user_ids"):  # a file or a frame
+        names = {name: getattr(columns, name) for name in ("user", "item", "delimiter")}
+        judged = read_pairs(judged, **names)
+    return load_partitions(given).of_users(judged.user_ids)
 
 
 def as_methods(given: Methods, criterion: str | None = None) -> dict[str, Recommender]:

@@ -18,7 +18,9 @@ from unexposed.methods.ubpr import UBPR
 from unexposed.methods.umf import UMF
 from unexposed.methods.wmf import WMF
 from unexposed.model.load import load as load_with
+from unexposed.model.load import load_partitions as load_partitions_with
 from unexposed.model.model import Model
+from unexposed.model.partitions import Partitions
 from unexposed.model.recommender import Recommender
 from unexposed.settings import check_names
 
@@ -63,3 +65,11 @@ def load(folder: str | PathLike[str], *, verify: bool = False) -> Model:
     With `verify` all of it is read now, compared with its checksums, and looked through.
     """
     return load_with(folder, make, verify=verify)
+
+
+def load_partitions(folder: str | PathLike[str]) -> Partitions:
+    """The partitions of a model that was saved by partitions: one model each, mapped.
+
+    For more users than fit into memory; `load` opens the same folder as one model.
+    """
+    return load_partitions_with(folder, make)

@@ -8,7 +8,7 @@ import numpy as np
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.ranking.blocks import Block, pair_hash
+from unexposed.ranking.blocks import Block, in_whole, pair_hash
 from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import Checkpoint
 from unexposed.training.given import Parameters, Side
@@ -46,7 +46,6 @@ class Random(Recommender):
         return {}
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
-        del clicks
-        salt = int(parameters["seed"][0]) + 1
+        salt, users = int(parameters["seed"][0]) + 1, in_whole(clicks, users)
         hashed = pair_hash(users[:, None], parameters["items"][None, :], salt=salt)
         return (hashed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)

@@ -107,7 +107,7 @@ def hide(block: Array, clicks: Clicks, users: Indices) -> None:
     block[rows, items] = -np.inf
 
 
-def entries(start: Array, end: Array, items: Indices) -> tuple[Array, Indices]:
+def entries(start: Array, end: Array, items: Array) -> tuple[Array, Array]:
     """The row and column in a block of each user's items."""
     lengths = end - start
     rows = np.repeat(np.arange(len(start)), lengths)

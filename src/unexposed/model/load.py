@@ -8,20 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import settings
+from unexposed import ranks, settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.partitions import PARTITIONS, owned
+from unexposed.data.share import Share
 from unexposed.errors import InputError, as_path
 from unexposed.files import archive
-from unexposed.files.archive import Arrays
-from unexposed.files.claims import check_facts
+from unexposed.files.claims import check_facts, is_count
+from unexposed.model.checks import check_shapes, check_values, part, stored_clicks
 from unexposed.model.model import Model
+from unexposed.model.partitions import Partitions
 from unexposed.model.recommender import Recommender
-from unexposed.model.save import CLICKS, MODEL
+from unexposed.model.save import MODEL
 from unexposed.training.checkpoint import differences, fingerprint, side_fingerprint
 from unexposed.training.given import HELD_OUT_FRACTION, Side
 
 Make = Callable[..., Recommender]  # `methods.make`
+MOST_USERS = 2**31 - 1  # their indices are int32
 USUAL_SPLIT = f"random:{HELD_OUT_FRACTION}"
 
 
@@ -33,23 +37,64 @@ def load(folder: str | PathLike[str], make: Make, *, verify: bool = False) -> Mo
     folder = as_path(folder, "the folder of a saved model")
     found = archive.read(MODEL, folder)
     about = found.about
+    if found.parts:
+        return _partitions(found, folder, make).whole(verify=verify)
     with archive.refusing(MODEL, folder / archive.ARRAYS):
-        clicks, parameters = _clicks(found.arrays), _part(found.arrays, "parameters.")
+        clicks = stored_clicks(found.arrays, Ids.unpacked(part(found.arrays, "ids.items.")))
+        parameters = part(found.arrays, "parameters.")
     with archive.refusing(MODEL, folder / MODEL.about):
         method = make(about["method"], **about["settings"])
         model = Model(method, parameters, clicks, check_facts(about["facts"]))
     with archive.refusing(MODEL, folder / archive.ARRAYS):
-        _check_shapes(model)
+        check_shapes(model)
 
     def check_all() -> None:
         found.verify()
         with archive.refusing(MODEL, folder / archive.ARRAYS):
-            _check_values(model)
+            check_values(model)
 
     if not verify:
         return replace(model, verify=check_all)
     check_all()
     return model
+
+
+def load_partitions(folder: str | PathLike[str], make: Make) -> Partitions:
+    """The partitions of a model that was saved by partitions; `make` is `methods.make`."""
+    folder = as_path(folder, "the folder of a saved model")
+    found = archive.read(MODEL, folder)
+    if not found.parts:
+        raise InputError(
+            f"{folder} is saved as a whole: load it, and save it with partitioned=True first"
+        )
+    return _partitions(found, folder, make)
+
+
+def is_parted(folder: str | PathLike[str]) -> bool:
+    """Whether a model was saved by partitions; refuses a folder that holds no model."""
+    return bool(archive.read(MODEL, as_path(folder, "the folder of a saved model")).parts)
+
+
+def _partitions(found: archive.Archive, folder: Path, make: Make) -> Partitions:
+    about = found.about
+    with archive.refusing(MODEL, folder / archive.ARRAYS):
+        counts = found.arrays["clicks.item_counts"]
+        item_ids = Ids.unpacked(part(found.arrays, "ids.items."))
+        if counts.dtype != np.int64 or counts.shape != (len(item_ids),):
+            raise ValueError("it does not count the clicks of its items")
+    with archive.refusing(MODEL, folder / MODEL.about):
+        method = make(about["method"], **about["settings"])
+        if len(found.parts) != PARTITIONS:
+            raise ValueError(f"it has {len(found.parts)} partitions, not {PARTITIONS}")
+        if not (is_count(about["users"], MOST_USERS) and is_count(about["clicks"])):
+            raise ValueError("it does not say how many users and clicks it has")
+        nobody = np.zeros(0, dtype=np.int64)
+        share = Share(about["users"], about["clicks"], nobody, nobody, counts)
+        none = nobody.astype(np.int32)
+        clicks = Clicks(none, none, none, Ids(nobody), item_ids, share=share)
+        facts = check_facts(about["facts"])
+        shared = Model(method, part(found.arrays, "parameters."), clicks, facts)
+    return Partitions(shared, found.parts, folder, found.verify)
 
 
 def unlike(
@@ -68,9 +113,13 @@ def unlike(
     that is given more than these clicks `alone` differs from any: a model keeps no row of it.
     """
     try:
-        model, about = load(folder, make), archive.read(MODEL, folder).about
+        model, about, refused = *_own(folder, make), ""
     except InputError as error:
-        return [str(error)]
+        refused = str(error)
+    others = ranks.current()
+    for one in [refused] if others is None else others.every(refused):
+        if one:
+            return [one]
     facts = model.facts
     if facts.get("ended") == "interrupted":
         return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
@@ -93,8 +142,17 @@ def unlike(
     return differences(then, now)
 
 
+def _own(folder: Path, make: Make) -> tuple[Model, dict[str, Any]]:
+    """The saved model with the users of this rank, and what its folder says."""
+    about = archive.read(MODEL, folder).about
+    if ranks.current() is None:
+        return load(folder, make), about
+    return load_partitions(folder, make).join(owned()), about
+
+
 def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
-    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
+    parted = ranks.current() is not None
+    return fingerprint(method, clicks, clicks, seed=seed, side=Side(), parted=parted)
 
 
 def describe(folder: Path, make: Make) -> dict[str, Any]:
@@ -113,61 +171,5 @@ def describe(folder: Path, make: Make) -> dict[str, Any]:
         "items": model.clicks.n_items,
         "clicks": len(model.clicks),
         "parameters": {name: list(array.shape) for name, array in model.parameters.items()},
-        "bytes": sum(array.nbytes for array in arrays.values()),
+        "bytes": sum(a.nbytes for held in (arrays, *found.parts) for a in held.values()),
     }
-
-
-def _clicks(arrays: Arrays) -> Clicks:
-    """The clicks; checks only their number and bounds, the rest when used."""
-    columns = _part(arrays, "clicks.")
-    if {name: column.dtype for name, column in columns.items()} != CLICKS:
-        raise ValueError("its clicks have other columns than a model has")
-    ids = {f"{role}_ids": Ids.unpacked(_part(arrays, f"ids.{role}s.")) for role in ("user", "item")}
-    clicks = Clicks.stored(**columns, **ids)  # type: ignore[arg-type]
-    n, start = len(clicks.items), columns["user_start"]
-    lengths = dict.fromkeys(CLICKS, (n,)) | {"user_start": (clicks.n_users + 1,)}
-    if {name: column.shape for name, column in columns.items()} != lengths:
-        raise ValueError("its columns of clicks differ in length")
-    if start[0] != 0 or start[-1] != n:
-        raise ValueError("its clicks do not begin and end with its users")
-    return clicks
-
-
-def _check_shapes(model: Model) -> None:
-    """Refuse parameters of the wrong shape, without reading them."""
-    rows = {"user_factors": model.clicks.n_users, "item_factors": model.clicks.n_items}
-    for name, array in model.parameters.items():
-        for ending, n in rows.items():
-            if name.endswith(ending) and len(array) != n:
-                raise ValueError(f"{name} has {len(array)} rows for {n}")
-        width = getattr(model.method, "width", None)
-        if name.endswith("_factors") and width not in (None, array.shape[-1]):
-            raise ValueError(f"{name} has {array.shape[-1]} columns for {width}")
-    nobody = np.zeros(0, dtype=np.int32)
-    method, parameters = model.method, model.parameters
-    blocks = [model.scores(nobody)]
-    exposure = method.exposure(parameters, nobody)
-    if exposure is not None:
-        blocks += [exposure, method.pair_exposure(parameters, nobody, nobody)[:, None]]
-    for block, width in zip(blocks, (model.clicks.n_items, model.clicks.n_items, 1), strict=False):
-        if block.shape != (0, width):
-            raise ValueError("its parameters do not score all items")
-
-
-def _check_values(model: Model) -> None:
-    """Refuse unordered clicks, repeated ids and parameters that are not finite."""
-    model.clicks.checked()
-    for ids in (model.user_ids, model.item_ids):
-        values = np.asarray(ids.values)
-        ordered = values if ids.order is None else values[ids.order]
-        if len(set(ordered.tolist())) != len(values):
-            raise ValueError("an id occurs twice")
-        if ids.are_sortable and (ordered[1:] < ordered[:-1]).any():
-            raise ValueError("its ids are not in their stated order")
-    for name, array in model.parameters.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} holds values that are not finite")
-
-
-def _part(arrays: Arrays, prefix: str) -> Arrays:
-    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}

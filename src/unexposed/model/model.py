@@ -1,5 +1,6 @@
 """A fitted method, addressed by raw ids."""
 
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError, as_path
-from unexposed.model import fold_in, recommend, save, update
+from unexposed.model import fold_in, lists, partitions, recommend, save, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
@@ -148,10 +149,14 @@ class Model(Shown):
     ) -> int:
         """Write recommendations as CSV, TSV or Parquet, by default for all users; gives the rows.
 
-        Memory use does not grow with the number of users. The write is atomic.
+        Memory use does not grow with the number of users. The write is atomic. "FOLDER/" gets a
+        Parquet file for each partition of the users; ranks call this together, and each writes the
+        files of its own users.
         """
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
+            if isinstance(path, str) and path.endswith(("/", os.sep)):
+                return lists.write_of(self, Path(path), users, k, rules or Rules(), progress=shown)
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
             return write_tables(tables, as_path(path, "the file to write"))
 
@@ -218,11 +223,26 @@ class Model(Shown):
         (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model atomically, as a folder of safetensors and JSON."""
-        save.save(self, as_path(folder, "the folder to save the model in"))
+    def save(self, folder: str | Path, *, partitioned: bool | None = None) -> None:
+        """Write the model atomically, as a folder of safetensors and JSON.
+
+        `partitioned` writes a file for each partition of the users, which `load_partitions` opens
+        one by one. A model that several ranks divide is always written so; all of them call this.
+        """
+        place = as_path(folder, "the folder to save the model in")
+        divided = self.clicks.share is not None
+        if partitioned is False and divided:
+            raise InputError("a model that ranks divide is saved by partitions: `whole` gathers it")
+        (partitions.save if partitioned or divided else save.save)(self, place)
         if self.checkpoint is not None:
             remove(self.checkpoint)
+
+    def whole(self) -> "Model":
+        """The model with the users of all ranks; itself, if it was not divided among them.
+
+        Every rank calls this, and needs the memory.
+        """
+        return self if self.clicks.share is None else partitions.gathered(self)
 
     def known(self, raw: RawIds, what: Literal["user", "item"]) -> Indices:
         """The index of each raw id; refuses ids that the model was never trained on."""

@@ -15,7 +15,7 @@ from unexposed.data.ids import Ids, column
 from unexposed.errors import InputError, plain
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
 from unexposed.ranking import top
-from unexposed.ranking.blocks import Block, parts
+from unexposed.ranking.blocks import Block, in_whole, parts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +29,11 @@ RawIds = Sequence[Hashable] | NDArray[Any]
 SERVED_ENTRIES = 16_000_000  # scores held at a time: fast products, bounded memory
 SAMPLE_USERS = 2_000  # averaged for the list that unknown users get
 LEAST = 1e-6  # a mean relevance is kept in [1e-6, 1 − 1e-6]: its logit stays finite
+
+
+def evenly_spaced(n_users: int) -> Indices:
+    """The users over whom `Average` takes the mean: all, or 2,000 of them."""
+    return np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ class Average:
     @staticmethod
     def of(model: "Model") -> "Average":
         n_users, n_items = model.clicks.n_users, model.clicks.n_items
-        users = np.unique(np.linspace(0, n_users - 1, min(SAMPLE_USERS, n_users)).astype(np.int32))
+        users = evenly_spaced(n_users)
         method = model.method
         score, shown = np.zeros(n_items), np.zeros(n_items)
         for part in parts(len(users), n_items, entries=SERVED_ENTRIES):
@@ -111,7 +116,7 @@ class Server:
             hide(block, self.model.clicks, rows)
         if self.rules.minimum_exposure > 0:
             block[self._exposures(rows) < self.rules.minimum_exposure] = -np.inf
-        return top.best(block, rows, k, threads=threads)
+        return top.best(block, self._names(rows), k, threads=threads)
 
     def exposure(self, rows: Indices, items: Indices) -> Array:
         """The exposure of each pair."""
@@ -146,6 +151,16 @@ class Server:
         if self.rules.unknown == "popular":
             columns["known"] = pl.Series(rows[at] < self.model.clicks.n_users)
         return pl.DataFrame(columns)
+
+    def _names(self, rows: Indices) -> Indices:
+        """What breaks the ties of each user: the index in the whole log, n_users if unknown."""
+        share, n_own = self.model.clicks.share, self.model.clicks.n_users
+        if share is None:
+            return rows
+        known = rows < n_own
+        names = np.full(len(rows), share.n_users, dtype=np.int32)
+        names[known] = in_whole(self.model.clicks, rows[known])
+        return names
 
     def _scores(self, rows: Indices) -> Block:
         return self._rows(self._alike, rows, lambda: self.average.score)

@@ -107,7 +107,7 @@ class Recommender(Shown, ABC):
             raise InputError(f"{self.name} cannot learn from a log without clicks")
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
-        self.check_ranks(checkpointed=checkpoint is not None or resume)
+        self.check_ranks()
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
             raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
@@ -137,8 +137,9 @@ class Recommender(Shown, ABC):
             held_out = without_traffic(held_out, side.traffic)  # training may know those labels
             kept, folder = None, None if checkpoint is None else Path(checkpoint)
             if folder is not None:
-                of = fingerprint(self, clicks, held_out, seed=seed, side=side)
-                kept = Checkpoint(folder, of=of, resume=resume, every=checkpoint_every)
+                of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
+                again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
+                kept = Checkpoint(folder, of=of, users=clicks.user_ids, **again)
             elif resume:
                 raise InputError(
                     "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
@@ -155,18 +156,11 @@ class Recommender(Shown, ABC):
         facts = facts | told | ({"side": beside} if beside else {})
         return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
 
-    def check_ranks(self, *, checkpointed: bool) -> None:
-        """In a process group, refuse what works in one process only."""
-        if not ranks.several():
-            return
-        if not self.divides:
+    def check_ranks(self) -> None:
+        """In a process group, refuse what trains in one process only."""
+        if ranks.several() and not self.divides:
             raise InputError(
                 f"{self.name} cannot be trained by several ranks: train it in one process"
-            )
-        if checkpointed:
-            raise InputError(
-                "several ranks keep no checkpoints: leave out checkpoint and resume, or train in "
-                "one process"
             )
 
     @property

@@ -1,5 +1,7 @@
 """Write a model as a folder: model.json describes it, arrays.safetensors holds its arrays."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from unexposed.files import archive
 if TYPE_CHECKING:
     from unexposed.model.model import Model
 
-MODEL = archive.Kind("model", version=3, cure="take it from a copy, or train it again")
+MODEL = archive.Kind("model", version=3, parted=4, cure="take it from a copy, or train it again")
 CLICKS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start": np.int64}
 
 
@@ -31,13 +33,23 @@ def save(model: "Model", folder: Path) -> None:
     arrays |= {f"clicks.{name}": getattr(clicks, name) for name in CLICKS}
     arrays |= {f"ids.users.{name}": array for name, array in clicks.user_ids.packed().items()}
     arrays |= {f"ids.items.{name}": array for name, array in clicks.item_ids.packed().items()}
-    about = {
+    with refusing(folder):
+        archive.write(MODEL, folder, about(model), arrays)
+
+
+def about(model: "Model") -> dict[str, Any]:
+    return {
         "method": model.method.name,
         "settings": settings.values(model.method),
         "facts": model.facts,
     }
+
+
+@contextmanager
+def refusing(folder: Path) -> Iterator[None]:
+    """Turn the error of a place that cannot be written to into one sentence."""
     try:
-        archive.write(MODEL, folder, about, arrays)
+        yield
     except OSError as error:
         raise InputError(
             f"cannot write a model to {folder}: {error.strerror or error}; make room there, "

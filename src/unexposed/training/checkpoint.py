@@ -2,6 +2,8 @@
 
 A checkpoint holds everything an epoch reads and changes, the epochs so far, the best one, and a
 fingerprint of the training's inputs. It is written at the end of an epoch, from time to time.
+
+Several ranks write one by partitions of the users, and any number of them resume from it.
 """
 
 import hashlib
@@ -10,18 +12,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from unexposed import settings
+from unexposed import ranks, settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
+from unexposed.data.partitions import PARTITIONS, owned
 from unexposed.errors import InputError, plain
 from unexposed.files import archive
 from unexposed.files.archive import Arrays
 from unexposed.files.claims import check_course, check_state
 from unexposed.files.whole import remove_folder
+from unexposed.training import by_partition
 from unexposed.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +34,10 @@ if TYPE_CHECKING:
     from unexposed.training.given import Side
 
 CHECKPOINT = archive.Kind(
-    "checkpoint", version=2, cure="remove it, and start the training again without resuming"
+    "checkpoint",
+    version=2,
+    parted=3,
+    cure="remove it, and start the training again without resuming",
 )
 EVERY = 30.0  # seconds
 SHARE = 19  # times the last write must pass before the next: at most a twentieth of the time
@@ -91,40 +98,56 @@ def remove(folder: Path) -> None:
         remove_folder(part)
 
 
+class Fingerprint(Protocol):
+    """The inputs of a training, hashed as one process does or, `parted`, as any ranks do."""
+
+    def __call__(self, *, parted: bool) -> dict[str, Any]: ...
+
+
 class Checkpoint:
     """Path of a training's checkpoint, and the fingerprint of its inputs."""
 
     def __init__(
-        self, folder: Path, *, of: dict[str, Any], resume: bool, every: float = EVERY
+        self, folder: Path, *, of: Fingerprint, users: Ids, resume: bool, every: float = EVERY
     ) -> None:
         if not every >= 0:
             raise InputError(f"checkpoint_every must be at least 0 seconds, got {every}")
         archive.check_place(CHECKPOINT, folder)
-        self.folder, self._of, self._every = folder, of, every
-        self._resume = resume
+        self.folder, self._every, self._resume = folder, every, resume
+        self._fingerprint, self._users = of, users  # users of this rank
+        self._of = of(parted=ranks.current() is not None)
         self._due = time.monotonic() + every
 
     def second(self, *, epochs: int) -> "Checkpoint":
         """The checkpoint of the second training, which runs for this many epochs."""
-        of = {**self._of, "the epochs on all clicks": epochs}
-        return Checkpoint(second_of(self.folder), of=of, resume=self._resume, every=self._every)
+
+        def of(*, parted: bool) -> dict[str, Any]:
+            return {**self._fingerprint(parted=parted), "the epochs on all clicks": epochs}
+
+        again: dict[str, Any] = {"resume": self._resume, "every": self._every}
+        return Checkpoint(second_of(self.folder), of=of, users=self._users, **again)
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
         """The course so far, the learner's state and its random state; None: start afresh.
 
         `kind` names the learner, which cannot use the state of another kind.
         """
-        if not self._resume or not self.folder.exists():
+        if not self._resume or not ranks.led(self.folder.exists):
             return None
         found = archive.read(CHECKPOINT, self.folder)
-        found.verify()
-        about, arrays = found.about, found.arrays
+        found.verify(owned() if found.parts else None)
+        about = found.about
         with archive.refusing(CHECKPOINT, self.folder / CHECKPOINT.about):
             then = {**about["of"], "the engine": about["kind"]}
             course, random = Course(**check_course(about["course"])), about["random"]
+            if found.parts and len(found.parts) != PARTITIONS:
+                raise ValueError(f"it has {len(found.parts)} partitions, not {PARTITIONS}")
+        self._refuse_differences(then, {**self._like(found), "the engine": kind})
         with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
+            arrays = found.arrays
+            if found.parts:
+                arrays = arrays | by_partition.joined(found.parts, self._users)
             check_state(arrays)
-        self._refuse_differences(then, {**self._of, "the engine": kind})
         best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
         state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
         course.best = {name: np.array(array) for name, array in best.items()} or None
@@ -133,14 +156,13 @@ class Checkpoint:
     def keep(self, course: Course, memory: Memory, *, started: float, progress: "Progress") -> None:
         """Write a checkpoint; if that fails, say so and continue the training."""
         begin = time.monotonic()
-        arrays = {f"state.{name}": array for name, array in memory.state().items()}
-        arrays |= {f"best.{name}": array for name, array in (course.best or {}).items()}
+        state, best = memory.state(), course.best or {}
         progressed = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
         progressed["seconds"] += begin - started
         random = dict(memory.rng.bit_generator.state)
         about = {"of": self._of, "kind": memory.kind, "course": progressed, "random": random}
         try:
-            archive.write(CHECKPOINT, self.folder, about, arrays)
+            self._write(about, state, best)
         except OSError as error:
             progress.note(
                 f"cannot write the checkpoint {self.folder}: {error.strerror or error}; "
@@ -150,7 +172,31 @@ class Checkpoint:
         self._due = end + max(self._every, SHARE * (end - begin)) if self._every else end
 
     def is_due(self) -> bool:
-        return time.monotonic() >= self._due
+        """Whether to write a checkpoint now; rank 0 says so for all."""
+        return ranks.led(lambda: time.monotonic() >= self._due)
+
+    def _write(self, about: dict[str, Any], state: Arrays, best: Arrays) -> None:
+        if ranks.current() is None:
+            return archive.write(CHECKPOINT, self.folder, about, _both(state, best))
+        shared = _both(by_partition.shared(state), by_partition.shared(best))
+        by_number = zip(
+            by_partition.cut(state, self._users),
+            by_partition.cut(best, self._users),
+            strict=True,
+        )
+        parts = ((number, _both(own, of_best)) for (number, own), (_, of_best) in by_number)
+        return archive.write_parted(CHECKPOINT, self.folder, about, shared, parts)
+
+    def _like(self, found: archive.Archive) -> dict[str, Any]:
+        """The fingerprint of this training, of the kind that the checkpoint has."""
+        if found.parts:
+            return self._fingerprint(parted=True)
+        if ranks.current() is not None:
+            raise InputError(
+                f"{self.folder} was written by one process: resume it in one process, or "
+                "train from the start without resuming"
+            )
+        return self._of
 
     def _refuse_differences(self, then: dict[str, Any], now: dict[str, Any]) -> None:
         changed = differences(then, now)
@@ -159,6 +205,11 @@ class Checkpoint:
                 f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give the "
                 "same inputs, or train from the start without resuming"
             )
+
+
+def _both(state: Arrays, best: Arrays) -> Arrays:
+    arrays = {f"state.{name}": array for name, array in state.items()}
+    return arrays | {f"best.{name}": array for name, array in best.items()}
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -171,27 +222,43 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def fingerprint(
-    method: "Recommender", clicks: Clicks, held_out: Clicks, *, seed: int, side: "Side"
+    method: "Recommender",
+    clicks: Clicks,
+    held_out: Clicks,
+    *,
+    seed: int,
+    side: "Side",
+    parted: bool = False,
 ) -> dict[str, Any]:
-    """Everything that decides the outcome of a training, except the engine."""
+    """Everything that decides the outcome of a training, except the engine.
+
+    `parted` takes users by partition: then all ranks together find what one process does.
+    """
     own = settings.values(method)
     own.pop("engine", None)  # "auto" is resolved later
+    digest = _parted_digest if parted else _clicks_digest
     found = {
         "unexposed": __version__,
         "the method": method.name,
         **own,
         "the seed": seed,
-        **log_fingerprint(clicks),
-        "the held-out clicks": _clicks_digest(held_out),
+        **log_fingerprint(clicks, parted=parted),
+        "the held-out clicks": digest(held_out),
     }
-    return found | side_fingerprint(side)
+    return found | side_fingerprint(side, users=clicks.user_ids if parted else None)
 
 
-def side_fingerprint(side: "Side") -> dict[str, str]:
-    """Hashes of the inputs beside the clicks."""
+def side_fingerprint(side: "Side", *, users: Ids | None = None) -> dict[str, str]:
+    """Hashes of the inputs beside the clicks; of those with rows for these users, by partition."""
     found = {}
     given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
     for name, part in sorted(given.items()):
+        if users is not None and (
+            name == "user_features" or (name == "exposure" and np.ndim(part) == 2)
+        ):
+            rows = np.asarray(part)
+            found[name] = by_partition.digest(users, lambda at, rows=rows: _digest([rows[at]]))  # type: ignore[misc]
+            continue
         if isinstance(part, dict):
             arrays = [part[key] for key in sorted(part)]
         else:
@@ -203,13 +270,34 @@ def side_fingerprint(side: "Side") -> dict[str, str]:
     return found
 
 
-def log_fingerprint(clicks: Clicks) -> dict[str, str]:
+def log_fingerprint(clicks: Clicks, *, parted: bool = False) -> dict[str, str]:
     """Hashes of a log's clicks and raw ids."""
+    users = clicks.user_ids
+    if parted:
+        n_users = len(users) if clicks.share is None else clicks.share.n_users
+        of_ids = by_partition.digest(users, lambda rows: _ids_digest(Ids(users.values[rows])))
+        return {
+            "the log": _parted_digest(clicks),
+            "the user ids": f"{n_users:,} ({of_ids})",
+            "the item ids": _ids_digest(clicks.item_ids),
+        }
     return {
         "the log": _clicks_digest(clicks),
-        "the user ids": _ids_digest(clicks.user_ids),
+        "the user ids": _ids_digest(users),
         "the item ids": _ids_digest(clicks.item_ids),
     }
+
+
+def _parted_digest(clicks: Clicks) -> str:
+    log = clicks.checked()
+
+    def of_rows(rows: Any) -> str:
+        start, end = log.user_start[rows], log.user_start[rows + 1]
+        first = np.cumsum(end - start) - (end - start)  # of each user among these clicks
+        at = np.repeat(start - first, end - start) + np.arange((end - start).sum())
+        return _digest([end - start, log.items[at], log.counts[at]])
+
+    return f"{clicks.n_clicks:,} clicks ({by_partition.digest(log.user_ids, of_rows)})"
 
 
 def _clicks_digest(clicks: Clicks) -> str:

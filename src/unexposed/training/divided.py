@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from unexposed import settings
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids
 from unexposed.data.share import Share, cut
-from unexposed.engine.exchange import USER_TABLES
 from unexposed.errors import InputError
 from unexposed.ranks import Ranks
 from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
-from unexposed.training.given import Parameters, Side
+from unexposed.training.given import Side
 
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
@@ -107,41 +105,3 @@ def _of_users(side: Side, users: NDArray[np.int64]) -> Side:
 
 def _if_of_items(exposure: NDArray[Any] | None) -> NDArray[Any] | None:
     return None if exposure is None or np.ndim(exposure) == 2 else exposure
-
-
-# what ranks have learned, put together: for small models, since every rank then holds all of it
-
-
-def is_of_users(name: str, table: NDArray[Any]) -> bool:
-    """Whether a parameter has a row for each user, and so is divided among ranks."""
-    return name in USER_TABLES or (name == "exposure" and table.ndim == 2)
-
-
-def whole_parameters(parameters: Parameters, share: Share, ranks: Ranks) -> Parameters:
-    """The parameters with the rows of all users, on every rank."""
-    owners = ranks.every(share.users)
-    found = {}
-    for name, table in parameters.items():
-        if is_of_users(name, table):
-            rows = ranks.every(table)
-            table = np.empty((share.n_users, *table.shape[1:]), dtype=table.dtype)
-            for users, part in zip(owners, rows, strict=True):
-                table[users] = part
-        found[name] = table
-    return found
-
-
-def whole_clicks(clicks: Clicks, ranks: Ranks) -> Clicks:
-    """The pairs of the whole log, with the ids of all users, on every rank."""
-    share, log = _share(clicks), clicks.checked()
-    named = ranks.every(dict(zip(share.users.tolist(), log.user_ids.values.tolist(), strict=True)))
-    ids = {user: raw for part in named for user, raw in part.items()}
-    columns = ranks.every((share.users[log.users], log.items, log.counts))
-    users, items, counts = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    return Clicks.from_pairs(
-        users,
-        items,
-        counts=counts,
-        user_ids=Ids.of(ids[user] for user in range(share.n_users)),
-        item_ids=clicks.item_ids,
-    )
