@@ -65,6 +65,11 @@ class Shared:
         self._row[self.users] = np.arange(len(self.users))
 
     @property
+    def ranks(self) -> Ranks:
+        """All ranks of the training."""
+        return self._ranks
+
+    @property
     def users(self) -> NDArray[np.int64]:
         """The indices of this rank's users."""
         return self._rows[self._ranks.rank]
