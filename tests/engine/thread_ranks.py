@@ -57,6 +57,9 @@ class Divided(Shared):
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
+    def cut(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return dict(tables)
+
     def whole(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: table.clone() for name, table in tables.items()}
 

@@ -30,6 +30,7 @@ from unexposed.engine.cpu.exposure_phases import (
 )
 from unexposed.engine.cpu.grouping import share_out
 from unexposed.engine.cpu.layout import (
+    AHEAD,
     BILEVEL,
     BILEVEL_ON_BATCH,
     CHUNK,
@@ -48,6 +49,7 @@ from unexposed.engine.cpu.rows import (
     adam_of_terms,
     add_scaled,
     correct_rates,
+    fetch,
     hold,
     put,
     put_zero,
@@ -121,7 +123,7 @@ def add_up(s: Step, o: Others, n_rows: int, thread: int) -> bool:
     if thread == 0:
         o.failed[0] = call_python(o.address, n_rows)
     wait_for_all(s.barrier, s.n_threads)
-    return o.failed[0] == 0  # type: ignore[no-any-return]
+    return o.failed[0] == 0
 
 
 @jit
@@ -129,7 +131,7 @@ def row_of(s: Step, o: Others, b: int, h: int) -> int:
     """The row in which ω′ and g of an item are summed; −1: it needs neither."""
     if s.options.strategy != BILEVEL:
         return h
-    return o.guided[b, h] if s.plan.item_guide[b, h] >= 0 else -1  # type: ignore[no-any-return]
+    return o.guided[b, h] if s.plan.item_guide[b, h] >= 0 else -1
 
 
 @jit
@@ -272,6 +274,7 @@ def step_shared_items(s: Step, o: Others, b: int, span: Span, n: int, thread: in
     if not add_up(s, o, n_items + (GATE_ROWS if is_joint else 0), thread):
         return False
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+        fetch(t.items, 3 * dim * plan.item_row[b, min(h + AHEAD, n_items - 1)], 3 * dim)
         item, terms = plan.item_row[b, h], span.item_times[span.item_start[n] + h]
         adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, t.decays, dim)
         if s.options.strategy == BILEVEL and guide.item_number[item] >= 0:

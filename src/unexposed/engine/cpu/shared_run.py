@@ -67,8 +67,8 @@ class ItemLists:
         own = torch.from_numpy(np.stack([rows, times], axis=1))
         lists = torch.cat(self._ranks.gather(own, lengths)).numpy()
         begin = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-        both = (np.ascontiguousarray(column) for column in lists.T)
-        return self._counted(*both, every_end + begin[:, None])
+        rows, times = (np.ascontiguousarray(column) for column in lists.T)
+        return self._counted(rows, times, every_end + begin[:, None])
 
     def _added_up(
         self, ends: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int32]
@@ -117,7 +117,7 @@ class SharedRun(ItemLists):
         function = FUNCTION(add_up)
         shape = step.plan.item_guide.shape
         others = Others(
-            ctypes.cast(function, ctypes.c_void_p).value,
+            address=ctypes.cast(function, ctypes.c_void_p).value or 0,
             failed=np.zeros(1, dtype=np.int64),
             n_guided=np.zeros(shape[0], dtype=np.int32),
             guided=np.zeros(shape, dtype=np.int32),
