@@ -85,7 +85,7 @@ class CpuEngine:
             n_items=self._n_items,
             width=self._width,
             dtype=self._dtype,
-            everywhere=self._shared.everywhere if self._shared and is_guided else np.unique,
+            everywhere=self._shared.lists.everywhere if self._shared and is_guided else np.unique,
         )
         self._refresh_guide()
         self._options = Options(
@@ -212,7 +212,7 @@ class CpuEngine:
         pairs = int(np.diff(samples.start[bounds]).max(initial=1))
         n_threads = self._pace.threads(most=max(1, pairs // PAIRS_A_THREAD))
         marked = samples.marks is not None
-        span = None if self._shared is None else self._shared.span(samples, batch_size)
+        span = None if self._shared is None else self._shared.lists.span(samples, batch_size)
         if span is not None:
             pairs = max(pairs, int(np.diff(span.item_start).max(initial=0)))
         space = self._space_for(batch_size, pairs, n_threads, marked)

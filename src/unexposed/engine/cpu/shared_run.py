@@ -22,7 +22,7 @@ COUNT_ROWS: Any = shared_phases.count_rows
 RUN_SHARED: Any = shared_phases.run_shared
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 BATCHES = 64  # whose items are told at once
-NOTHING = np.zeros(0, dtype=np.int32)
+Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]  # ends, items, times
 
 
 class ItemLists:
@@ -46,15 +46,13 @@ class ItemLists:
         own = torch.from_numpy(np.unique(numbers))
         return np.unique(torch.cat(self._ranks.gather_any(own)).numpy())
 
-    def _own(
-        self, samples: Samples, bounds: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        items = np.require(samples.items, np.int32, ["C", "W"])
-        return self._counted(items, NOTHING.copy(), samples.start[bounds][None])
+    def _own(self, samples: Samples, bounds: NDArray[np.int64]) -> Lists:
+        items, once = np.require(samples.items, np.int32, ["C", "W"]), np.zeros(0, dtype=np.int32)
+        return self._counted(items, once, samples.start[bounds][None])
 
     def _of_all(
         self, ends: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    ) -> Lists:
         """Gather the lists, or add up a count for every item: whichever sends fewer bytes."""
         size = self._ranks.size
         found = self._ranks.gather(torch.from_numpy(ends), [len(ends)] * size)
@@ -72,7 +70,7 @@ class ItemLists:
 
     def _added_up(
         self, ends: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    ) -> Lists:
         n_batches = len(ends) - 1
         counts = np.zeros((n_batches, self._n_items), dtype=np.int32)
         counts[np.repeat(np.arange(n_batches), np.diff(ends)), rows] = times
@@ -83,19 +81,19 @@ class ItemLists:
 
     def _counted(
         self, rows: NDArray[np.int32], times: NDArray[np.int32], bounds: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    ) -> Lists:
         found, often = (np.empty(len(rows), dtype=np.int32) for _ in range(2))
         ends = np.empty(bounds.shape[1], dtype=np.int64)
         COUNT_ROWS(rows, times, np.ascontiguousarray(bounds), self._place, found, often, ends)
         return ends, found[: ends[-1]].copy(), often[: ends[-1]].copy()
 
 
-class SharedRun(ItemLists):
+class SharedRun:
     """The kernel of a rank, with the sums over ranks that it asks for."""
 
     def __init__(self, ranks: Ranks, n_items: int, dim: int) -> None:
-        super().__init__(ranks, n_items)
-        self._dim = dim
+        self.lists = ItemLists(ranks, n_items)
+        self._ranks, self._dim = ranks, dim
         self._packed = torch.zeros(0)
 
     def add_up(self, numbers: NDArray[Any]) -> None:
