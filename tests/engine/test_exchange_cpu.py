@@ -1,5 +1,6 @@
 """Ranks that run the CPU engine give the parameters of one process."""
 
+import threading
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -24,7 +25,7 @@ from thread_ranks import Divided, ThreadRank, cut, joined, on_threads
 from unexposed.engine.build import build
 from unexposed.engine.cpu import engine as cpu_engine
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.cpu.shared_run import ItemLists, threads_of
+from unexposed.engine.cpu.shared_run import ItemLists, SharedRun, threads_of
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
@@ -211,11 +212,40 @@ def test_ranks_of_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> 
     def threads(ranks: ThreadRank) -> int:
         return threads_of(8, ranks)
 
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for name in ("LOCAL_WORLD_SIZE", "NUMBA_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     assert threads_of(8, None) == 8
     assert on_threads(3, threads) == [2, 2, 2]
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # three machines
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # the third rank is on another machine
+    assert on_threads(3, threads) == [4, 4, 4]
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "8")
     assert on_threads(3, threads) == [8, 8, 8]
+
+
+def test_one_rank_of_each_machine_compiles_before_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    order: list[int] = []
+    here = threading.Semaphore(0)
+
+    class Noticed(ThreadRank):
+        def gather(self, rows: Any, lengths: Any) -> Any:
+            here.release()
+            return super().gather(rows, lengths)
+
+    def compiled(ranks: ThreadRank) -> None:
+        for _ in range(2 if ranks.rank == 0 else 0):
+            assert here.acquire(timeout=60)  # the others wait
+        order.append(ranks.rank)
+
+    def work(ranks: ThreadRank) -> None:
+        ranks.__class__ = Noticed
+        SharedRun(ranks, 4, 2).leader_first(lambda: compiled(ranks))
+
+    on_threads(3, work)
+    assert order[0] == 0
+    assert sorted(order) == [0, 1, 2]
 
 
 def test_ranks_take_the_cpu_engine_where_it_knows_the_objective() -> None:

@@ -65,11 +65,6 @@ class Shared:
         self._row[self.users] = np.arange(len(self.users))
 
     @property
-    def ranks(self) -> Ranks:
-        """All ranks of the training."""
-        return self._ranks
-
-    @property
     def users(self) -> NDArray[np.int64]:
         """The indices of this rank's users."""
         return self._rows[self._ranks.rank]
@@ -88,6 +83,11 @@ class Shared:
         found = torch.cat(self._ranks.gather_any(own.long())).numpy()
         rows, place = np.unique(found[:, 0], return_inverse=True)
         return rows, np.bincount(place, found[:, 1], len(rows)).astype(np.int64)
+
+    @property
+    def ranks(self) -> Ranks:
+        """All ranks of the training."""
+        return self._ranks
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         shared = {n: g for n, g in gradients.items() if n not in USER_TABLES}

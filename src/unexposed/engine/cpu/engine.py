@@ -147,7 +147,11 @@ class CpuEngine:
         rows = np.zeros(0, dtype=np.int32)
         start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
         marks = Marks.empty() if self._marked else None
-        self._run(Samples(rows, start, rows, weight, marks=marks), 1)
+        nothing = Samples(rows, start, rows, weight, marks=marks)
+        if self._shared is None:
+            self._run(nothing, 1)
+        else:
+            self._shared.leader_first(lambda: self._run(nothing, 1))
 
     def _new_tables(
         self,

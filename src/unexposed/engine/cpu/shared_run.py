@@ -5,6 +5,7 @@ Which items a batch touches is told for many batches at once, so that a step cos
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,15 @@ class SharedRun:
         self._ranks, self._dim = ranks, dim
         self._packed = torch.zeros(0)
 
+    def leader_first(self, work: Callable[[], Any]) -> None:
+        """Do this on one rank of each machine, then on the others, which find what it cached."""
+        is_leader = int(os.environ.get("LOCAL_RANK") or self._ranks.rank) == 0
+        if is_leader:
+            work()
+        self._ranks.gather(torch.zeros(1), [1] * self._ranks.size)
+        if not is_leader:
+            work()
+
     def add_up(self, numbers: NDArray[Any]) -> None:
         """Replace the numbers by their sums over ranks."""
         self._ranks.add_up(torch.from_numpy(numbers))
@@ -148,9 +158,10 @@ class SharedRun:
 def threads_of(cores: int, ranks: Ranks | None) -> int:
     """The threads of a rank: its share of the cores.
 
-    Launchers tell how many ranks run on a machine; where none does, we take it that all do.
+    Launchers tell how many ranks run on a machine; where none does, we take it that all do. What
+    the user has set for each process stays.
     """
-    if ranks is None:
+    if ranks is None or "NUMBA_NUM_THREADS" in os.environ:
         return cores
     beside = int(os.environ.get("LOCAL_WORLD_SIZE") or ranks.size)
     return max(1, cores // max(1, min(beside, ranks.size)))
