@@ -40,20 +40,20 @@ def spoken(objective: Objective) -> str:
 def test_the_cpu_engine_gives_marked_pairs_what_the_reference_gives(
     objective: Objective, biases: Any
 ) -> None:
-    assert_agrees(CpuEngine, objective, "float64", marked="pairs", biases=biases, steps=40)
+    assert_agrees(CpuEngine, objective, "float32", marked="pairs", biases=biases, steps=40)
 
 
 @pytest.mark.parametrize("biases", ["none", "item"])
 @pytest.mark.parametrize("loss", PAIRWISE_LOSSES)
 def test_the_cpu_engine_compares_marked_pairs_as_the_reference_does(loss: str, biases: Any) -> None:
     objective = Objective(loss)
-    assert_agrees(CpuEngine, objective, "float64", marked="compared", biases=biases, steps=40)
+    assert_agrees(CpuEngine, objective, "float32", marked="compared", biases=biases, steps=40)
 
 
 @pytest.mark.parametrize("exposure", ["none", "pair"])
 def test_a_given_exposure_replaces_any_kind_of_table(exposure: str) -> None:
     objective = Objective("inverse_propensity")
-    assert_agrees(CpuEngine, objective, "float64", marked="pairs", exposure=exposure, steps=40)
+    assert_agrees(CpuEngine, objective, "float32", marked="pairs", exposure=exposure, steps=40)
 
 
 @pytest.mark.parametrize("objective", [Objective("low_variance"), *LEARNED], ids=spoken)
@@ -63,7 +63,7 @@ def test_marks_that_say_what_a_log_says_change_nothing(objective: Objective) -> 
     nothing = np.full(len(pairs), np.nan, dtype=np.float32)
     marked = replace(problem.samples, marks=Marks(pairs.click, pairs.weight, nothing))
     for kind in (ReferenceEngine, CpuEngine):
-        plain, same = (new_engine(kind, problem, objective, dtype="float64") for _ in range(2))
+        plain, same = (new_engine(kind, problem, objective) for _ in range(2))
         losses = [
             plain.epoch(problem.samples, batch_size=90),
             same.epoch(marked, batch_size=90),

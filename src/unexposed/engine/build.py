@@ -33,29 +33,15 @@ def build(
 
     Without a relevance model it is the dot product of `user_factors` and `item_factors`. `marked`
     says that samples will have marks, which the cuda engine does not run. With `shared`, tables,
-    exposure, features and validation pairs are those of this rank's users; only the reference
-    engine knows that.
+    exposure, features and validation pairs are those of this rank's users.
     """
-    if shared is not None:
-        if name not in ("auto", "reference"):
-            raise InputError(
-                f"the {name} engine trains in one process: use engine=reference for several ranks"
-            )
-        return ReferenceEngine(
-            objective,
-            optimiser,
-            parameters,
-            exposure=exposure,
-            features=features,
-            validation=validation,
-            relevance=relevance,
-            exchange=shared,
-        )
     is_product = relevance is None or isinstance(relevance, DotProduct)
     known = is_product and has_closed_form(objective, parameters, features)
     if name == "auto":
-        on_gpu = cuda.available() and not marked
+        on_gpu = cuda.available() and not marked and shared is None
         name = "reference" if not known else "cuda" if on_gpu else "cpu"
+    elif name == "cuda" and shared is not None:
+        raise InputError("the cuda engine trains in one process: use engine=cpu for several ranks")
     elif name == "cuda" and marked:
         raise InputError(NO_MARKS)
     elif name == "cuda" and not cuda.available():
@@ -67,9 +53,10 @@ def build(
         "relevance": relevance,
     }
     if name == "reference":
-        return ReferenceEngine(objective, optimiser, parameters, **given)
+        return ReferenceEngine(objective, optimiser, parameters, exchange=shared, **given)
     if not is_product:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
     if name == "cpu":
-        return CpuEngine(objective, optimiser, parameters, marked=marked, **given)
+        given |= {"marked": marked, "exchange": shared}
+        return CpuEngine(objective, optimiser, parameters, **given)
     return CudaEngine(objective, optimiser, parameters, **given)

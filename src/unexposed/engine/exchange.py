@@ -57,6 +57,11 @@ class Shared:
         rows, place = np.unique(found[:, 0], return_inverse=True)
         return rows, np.bincount(place, found[:, 1], len(rows)).astype(np.int64)
 
+    @property
+    def ranks(self) -> Ranks:
+        """All ranks of the training."""
+        return self._ranks
+
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         shared = {n: g for n, g in gradients.items() if n not in USER_TABLES}
         buffer = torch.cat([g.detach().reshape(-1) for g in shared.values()])

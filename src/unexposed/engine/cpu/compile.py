@@ -150,3 +150,19 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetch)
+
+
+def _call_python(typing_context: Any, address: Any, number: Any) -> Any:
+    """Call the function at this address, made by `ctypes`, with a number; it gives another."""
+    del typing_context, address, number
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        word = ir.IntType(64)
+        pointer = builder.inttoptr(arguments[0], ir.FunctionType(word, [word]).as_pointer())
+        return builder.call(pointer, [arguments[1]])
+
+    return types.int64(types.int64, types.int64), generate
+
+
+call_python: Any = intrinsic(_call_python)

@@ -18,21 +18,16 @@ from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.cpu.guide import new_guide
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.layout import (
-    BLOCK,
-    CHUNK,
-    LINE,
-    PLAN,
     STRATEGY_CODES,
-    WORK,
     Options,
     PairMarks,
-    Plan,
     Step,
     Tables,
-    Work,
     aligned_zeros,
-    arrays,
 )
+from unexposed.engine.cpu.shared_run import BATCHES, SharedRun, threads_of
+from unexposed.engine.cpu.space import Pace, Space
+from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser, put_back
 from unexposed.maths.relevance import DotProduct
 from unexposed.sampling.marks import Marks
@@ -43,12 +38,15 @@ LEARNED = ("users", "items", "exposure_users", "gate")
 NUMBA_CONFIG: Any = numba.config
 RUN: Any = phases.run
 SPAN = 4_000_000  # about the pairs of one call to the kernel, which cannot be interrupted
-RETRY = 16  # calls after which the slower number of threads is tried again
 PAIRS_A_THREAD = 128  # of a batch; with fewer, threads mostly wait for each other
 
 
 class CpuEngine:
-    """The steps of `ReferenceEngine`, with parameters and moments in flat tables of rows."""
+    """The steps of `ReferenceEngine`, with parameters and moments in flat tables of rows.
+
+    With an `exchange`, users, samples and validation pairs are those of this rank; a rank that is
+    alone runs the kernel of a single process.
+    """
 
     def __init__(
         self,
@@ -61,14 +59,16 @@ class CpuEngine:
         validation: ValidationSet | None = None,
         relevance: DotProduct | None = None,
         marked: bool = False,
+        exchange: Shared | None = None,
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
     ) -> None:
         check_objective("cpu", objective, parameters, features, validation)
+        ranks = None if exchange is None or exchange.ranks.size == 1 else exchange.ranks
         self._objective = objective
         self._marked = marked  # whether its samples will have marks: what `compile` compiles
         self._dtype = np.dtype(dtype)
-        self._threads = threads or NUMBA_CONFIG.NUMBA_NUM_THREADS
+        self._threads = threads or threads_of(NUMBA_CONFIG.NUMBA_NUM_THREADS, ranks)
         self._n_users, self._dim = parameters["user_factors"].shape
         self._n_items = len(parameters["item_factors"])
         self._width = whole(self._dim, self._dtype.itemsize)
@@ -76,13 +76,16 @@ class CpuEngine:
         self._tables = self._new_tables(
             optimiser, parameters, exposure, relevance or DotProduct(self._dim, 0.0)
         )
+        self._shared = None if ranks is None else SharedRun(ranks, self._n_items, self._dim)
+        is_guided = objective.strategy == "bilevel"
         self._guide = new_guide(
-            validation if objective.strategy == "bilevel" else None,
+            validation if is_guided else None,
             n_parts=objective.validation_parts(validation),
             n_users=self._n_users,
             n_items=self._n_items,
             width=self._width,
             dtype=self._dtype,
+            everywhere=self._shared.lists.everywhere if self._shared and is_guided else np.unique,
         )
         self._refresh_guide()
         self._options = Options(
@@ -92,17 +95,24 @@ class CpuEngine:
             float(optimiser.lookahead),
         )
         self._steps = 0  # taken so far
-        self._space: _Space | None = None
-        self._pace = _Pace(self._threads, fixed=threads is not None)
+        self._space: Space | None = None
+        self._pace = Pace(self._threads, fixed=threads is not None)
 
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
         check_samples(samples, n_users=self._n_users, n_items=self._n_items)
         if self._space is None:
             self.compile()
-        batch_size = max(1, min(batch_size, len(samples)))
-        span = max(1, SPAN * len(samples) // max(1, len(samples.items)) // batch_size) * batch_size
-        parts = [self._run(part, batch_size) for part in samples.batches(span)]
-        return float(np.concatenate(parts).mean()) if parts else 0.0
+        batch_size = max(1, min(batch_size, samples.n_clicks))
+        span = max(1, SPAN * len(samples) // max(1, len(samples.items)) // batch_size)
+        if self._shared is not None:
+            span = BATCHES  # the same on every rank
+        parts = [self._run(part, batch_size) for part in samples.batches(span * batch_size)]
+        if not parts:
+            return 0.0
+        losses = np.concatenate(parts)
+        if self._shared is not None:
+            self._shared.add_up(losses)
+        return float(losses.mean())
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         tables = self._tables
@@ -137,7 +147,11 @@ class CpuEngine:
         rows = np.zeros(0, dtype=np.int32)
         start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
         marks = Marks.empty() if self._marked else None
-        self._run(Samples(rows, start, rows, weight, marks=marks), 1)
+        nothing = Samples(rows, start, rows, weight, marks=marks)
+        if self._shared is None:
+            self._run(nothing, 1)
+        else:
+            self._shared.leader_first(lambda: self._run(nothing, 1))
 
     def _new_tables(
         self,
@@ -196,15 +210,16 @@ class CpuEngine:
             ahead.reshape(-1, self._width)[:] = self._rows(table)[rows, 0]
 
     def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
-        """Learn from each batch; return their losses."""
-        losses = np.zeros(-(-len(samples) // batch_size))
-        ends = np.minimum(np.arange(1, len(losses) + 1) * batch_size, len(samples))
-        pairs = int(np.diff(samples.start[ends], prepend=0).max(initial=1))
+        """Learn from each batch; return their losses, of own pairs where ranks share them."""
+        bounds = samples.bounds(batch_size)
+        losses = np.zeros(len(bounds) - 1)
+        pairs = int(np.diff(samples.start[bounds]).max(initial=1))
         n_threads = self._pace.threads(most=max(1, pairs // PAIRS_A_THREAD))
         marked = samples.marks is not None
-        if self._space is None or not self._space.holds(batch_size, pairs, n_threads, marked):
-            self._space = _Space(self, batch_size, pairs, n_threads, marked)
-        space = self._space
+        span = None if self._shared is None else self._shared.lists.span(samples, batch_size)
+        if span is not None:
+            pairs = max(pairs, int(np.diff(span.item_start).max(initial=0)))
+        space = self._space_for(batch_size, pairs, n_threads, marked)
         kinds = (np.int32, np.int64, np.int32, np.float32, np.float32)
         by_item = np.zeros(0) if samples.item_weight is None else samples.item_weight
         columns = (samples.users, samples.start, samples.items, samples.weight, by_item)
@@ -214,77 +229,37 @@ class CpuEngine:
         arrays = (self._tables, space.plan, self._guide, space.work)
         step = Step(*arrays, self._options, n_threads, barrier, True if marked else None)
         begin = time.perf_counter()
+        if self._shared is not None:
+            self._shared.run(step, losses, *given, marks, span, self._steps)
+        else:
 
-        def work(thread: int) -> None:
-            RUN(*given, marks, batch_size, self._steps, step, thread, losses)
+            def work(thread: int) -> None:
+                RUN(*given, marks, batch_size, self._steps, step, thread, losses)
 
-        on_threads(work, n_threads)
-        if len(samples):
-            self._pace.note(n_threads, (time.perf_counter() - begin) / len(samples))
+            on_threads(work, n_threads)
+        if len(losses):
+            self._pace.note(n_threads, (time.perf_counter() - begin) / max(1, len(samples)))
             self._steps += len(losses)
         return losses
 
-
-class _Pace:
-    """How many threads to use: all, or one where other programs keep the cores busy.
-
-    Threads wait for each other many times a batch, so they are slower than a single thread
-    unless all of them run. Any number gives the same bits: the engine takes the faster.
-    """
-
-    def __init__(self, threads: int, *, fixed: bool) -> None:
-        self._all, self._fixed = threads, fixed
-        self._seconds: dict[int, float] = {}  # for a click, when last tried
-        self._calls = 0
-
-    def threads(self, *, most: int) -> int:
-        many = min(self._all, most)
-        if self._fixed or many == 1:
-            return many
-        untried = [n for n in (many, 1) if n not in self._seconds]
-        if untried:
-            return untried[0]
-        faster, slower = sorted((many, 1), key=lambda n: self._seconds[n])
-        return slower if self._calls % RETRY == 0 else faster
-
-    def note(self, threads: int, seconds: float) -> None:
-        self._calls += 1
-        self._seconds[threads] = seconds
-
-
-class _Space:
-    """The arrays that the kernel writes, for one batch size and one number of threads."""
-
-    def __init__(
-        self, engine: CpuEngine, batch_size: int, pairs: int, n_threads: int, marked: bool
-    ) -> None:
-        self._holds = (batch_size, pairs, n_threads, marked)
-        guide = engine._guide
-        on_batch = engine._objective.strategy == "bilevel_on_batch"
-        sizes = {
-            "batches": n_threads,
-            "threads": n_threads,
-            "clicks": batch_size,
-            "pairs": pairs,
-            "marked_pairs": pairs if marked else 0,
-            "dim": engine._width,
-            "line": LINE,
-            "kinds": 3,
-            "chunks": pairs // CHUNK + 1,
-            "ahead_clicks": batch_size if on_batch else 0,
-            "ahead_pairs": pairs if on_batch else 0,
-            "guide_groups": int(np.diff(guide.item_part).max(initial=0)),
-            "guide_blocks": int(np.diff(guide.item_blocks[guide.item_part]).max(initial=0)),
-            "own": max(BLOCK, int(np.diff(guide.user_start).max(initial=0))),
-            "n_users": engine._n_users,
-            "n_items": engine._n_items,
-        }
-        self.plan = Plan(*arrays(PLAN, sizes, engine._dtype))
-        self.work = Work(*arrays(WORK, sizes, engine._dtype))
-
-    def holds(self, batch_size: int, pairs: int, n_threads: int, marked: bool) -> bool:
-        size, most, *others = self._holds
-        return size == batch_size and others == [n_threads, marked] and pairs <= most
+    def _space_for(self, batch_size: int, pairs: int, n_threads: int, marked: bool) -> Space:
+        """Room for such batches; where ranks share them, room for somewhat larger ones."""
+        if self._space is None or not self._space.holds(batch_size, pairs, n_threads, marked):
+            if self._shared is not None:
+                pairs += pairs // 4
+            self._space = Space(
+                self._guide,
+                clicks=batch_size,
+                pairs=pairs,
+                threads=n_threads,
+                marked=marked,
+                on_batch=self._objective.strategy == "bilevel_on_batch",
+                n_users=self._n_users,
+                n_items=self._n_items,
+                width=self._width,
+                dtype=self._dtype,
+            )
+        return self._space
 
 
 def _pair_marks(marks: Marks) -> PairMarks:

@@ -6,7 +6,7 @@ look_ahead_items       ω′_i                                      (bilevel, bi
 validate_items         g_i = ∂L_val/∂ω_i at ω′, in blocks        (bilevel)
 go_along_items         gᵢᵀωᵤ of every pair, then gᵤᵀωᵢ           (bilevel, bilevel_on_batch)
 step_exposure_users    ∂/∂m of every pair, carried into e_u; Adam on e_u
-gate_gradient          ∂/∂m carried into w and b; then `step_gate`: Adam on w and b
+gate_gradient          ∂/∂m carried into w and b; then `sum_gate`, and `step_gate`: Adam on w and b
 """
 
 from typing import Any
@@ -338,19 +338,23 @@ def gate_gradient(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def step_gate(s: Step, b: int) -> None:
-    """Adam on w and b."""
-    t, plan, work = s.tables, s.plan, s.work
-    dim, own, rates = t.dim, work.own[0], work.rates[0, GATE_RATES]
-    put_zero(own, 0, dim)
-    on_bias = 0.0
+def sum_gate(s: Step, b: int, row: int) -> None:
+    """The gradient on w in a row of `on_items`, and the gradient on b in the next one."""
+    plan, work, dim = s.plan, s.work, s.tables.dim
+    at, on_bias = dim * row, 0.0
+    put_zero(work.on_items, at, 2 * dim)
     for j in range((plan.n_items[b] + CHUNK - 1) // CHUNK):
-        add_scaled(own, 0, work.on_gate, dim * j, 1, dim)
+        add_scaled(work.on_items, at, work.on_gate, dim * j, 1, dim)
         on_bias += work.on_bias[j]
-    adam(t.gate, 0, own, 0, rates, dim)
-    put_zero(own, 0, dim)
-    own[0] = on_bias
-    adam(t.gate, 1, own, 0, rates, dim)
+    work.on_items[at + dim] = on_bias
+
+
+@jit
+def step_gate(s: Step, row: int) -> None:
+    """Adam on w and b, from these rows of `on_items`."""
+    t, work, rates = s.tables, s.work, s.work.rates[0, GATE_RATES]
+    adam(t.gate, 0, work.on_items, t.dim * row, rates, t.dim)
+    adam(t.gate, 1, work.on_items, t.dim * (row + 1), rates, t.dim)
 
 
 @jit
@@ -382,9 +386,9 @@ def learn_exposure(s: Step, b: int, part: int, thread: int) -> None:
     wait_for_all(barrier, n_threads)
     gate_gradient(s, b, thread)
     wait_for_all(barrier, n_threads)
-    # an exchange between processes would add their gradients on the gate here
     if thread == 0:
-        step_gate(s, b)
+        sum_gate(s, b, 0)
+        step_gate(s, 0)
     wait_for_all(barrier, n_threads)
     if strategy != JOINT:
         find_gates(s, b, thread)

@@ -1,5 +1,6 @@
 """Lay out the validation set for the kernel: its parts, by user and by item."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,31 @@ def new_guide(
     n_items: int,
     width: int,
     dtype: np.dtype[Any],
+    everywhere: Callable[[NDArray[np.int64]], NDArray[np.int64]] = np.unique,
 ) -> Guide:
-    """Lay out these pairs; without any, the guide is empty."""
+    """Lay out these pairs; without any, the guide is empty.
+
+    `everywhere` gives the distinct numbers, ascending, that any rank has among its own: every rank
+    knows which items have validation pairs on some rank, and in which part.
+    """
     none = np.zeros(0, dtype=np.int32)
     users = none if validation is None else validation.users
     items = none if validation is None else validation.items
     relevant = none if validation is None else validation.relevant.astype(np.int32)
-    user_row, user = np.unique(users, return_inverse=True)
-    item_row, item = np.unique(items, return_inverse=True)
-    bounds = len(users) * np.arange(n_parts + 1) // n_parts
+    bounds, scale = np.zeros(n_parts + 1, dtype=np.int64), np.zeros(n_parts)
+    if validation is not None:
+        bounds, scale = validation.bounds(n_parts)
     part = np.repeat(np.arange(n_parts), np.diff(bounds))
-    by_user, by_item = np.lexsort((item, user, part)), np.lexsort((user, item, part))
+    user_row, user = np.unique(users, return_inverse=True)
+    by_user = np.lexsort((items, user, part))
     user_part, user_group, user_start = _groups(part[by_user], user[by_user], n_parts)
-    item_part, item_group, item_start = _groups(part[by_item], item[by_item], n_parts)
+    key = part * n_items + items  # of the group that the pair belongs to
+    item_groups = everywhere(key)
+    item_row, item_group = np.unique(item_groups % n_items, return_inverse=True)
+    item = np.searchsorted(item_row, items)
+    by_item = np.lexsort((user, key))
+    item_start = np.searchsorted(key[by_item], np.append(item_groups, n_parts * n_items))
+    item_part = np.searchsorted(item_groups, np.arange(n_parts + 1) * n_items)
     n_blocks = -(-np.diff(item_start) // BLOCK)  # of each group
     item_blocks = np.concatenate([[0], np.cumsum(n_blocks)])
     block_group = np.repeat(np.arange(len(item_group)), n_blocks)
@@ -43,7 +56,7 @@ def new_guide(
 
     return Guide(
         n_parts=n_parts,
-        scale=len(users) / np.maximum(np.diff(bounds), 1),
+        scale=scale,
         user_row=integers(user_row),
         item_row=integers(item_row),
         user_number=_numbers(user_row, n_users),

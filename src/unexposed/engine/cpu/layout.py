@@ -107,7 +107,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "gate_slope": (DOUBLE, "pairs"),  # the gradient on wᵀωᵢ + b
     "loss": (DOUBLE, "pairs"),
     "old_users": (REAL, "clicks*dim"),  # ω_u before its step
-    "on_items": (REAL, "pairs*dim"),  # the gradient of each item of the batch
+    "on_items": (REAL, "pairs*dim+gate"),  # the gradient of each item of the batch, and of the gate
     "on_gate": (REAL, "chunks*dim"),  # of w, a sum for each chunk of items
     "on_bias": (DOUBLE, "chunks"),
     "blocks": (REAL, "guide_blocks*dim"),  # partial sums of g_i
@@ -192,7 +192,7 @@ LINE = 16  # numbers that fill at least one: threads write to lines of their own
 
 
 @jit
-def lay_out(
+def lay_out_pairs(
     plan: Any,
     b: int,
     work: Any,
@@ -204,7 +204,7 @@ def lay_out(
     marks: Any,
     exposure: Array,
 ) -> None:
-    """Put the pairs of batch b in the order of their users, and find the pairs of each item.
+    """Put the pairs of batch b in the order of their users.
 
     Thread b runs this, with scratch space of its own.
     """
@@ -234,12 +234,17 @@ def lay_out(
                     plan.pair_known[b, at] = marks.exposure[k]
                 at += 1
     user_start[n_users] = at
-    item_row, item_start = plan.item_row[b], plan.item_start[b]
-    place, item_at = work.place_items[b], plan.pair_item_at[b]
-    n_items = group(pair_item, at, place, item_row, item_start, item_at, plan.item_pairs[b])
-    plan.n_clicks[b], plan.n_pairs[b] = n, at
-    plan.n_users[b], plan.n_items[b] = n_users, n_items
+    plan.n_clicks[b], plan.n_pairs[b], plan.n_users[b] = n, at, n_users
     share_out(user_start, n_users, ROW_COST, CHUNK, plan.user_share[b])
+
+
+@jit
+def lay_out_items(plan: Any, b: int, work: Any) -> None:
+    """Find the items of batch b, and the pairs of each."""
+    item_row, item_start, item_at = plan.item_row[b], plan.item_start[b], plan.pair_item_at[b]
+    pairs = plan.pair_item[b], plan.n_pairs[b]
+    n_items = group(*pairs, work.place_items[b], item_row, item_start, item_at, plan.item_pairs[b])
+    plan.n_items[b] = n_items
     share_out(item_start, n_items, ROW_COST, CHUNK, plan.item_share[b])
 
 

@@ -37,7 +37,8 @@ from unexposed.engine.cpu.layout import (
     RELEVANCE_RATES,
     Step,
     find_guides,
-    lay_out,
+    lay_out_items,
+    lay_out_pairs,
 )
 from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, hold, put, sum_up
 
@@ -174,7 +175,6 @@ def step_items(s: Step, b: int, thread: int) -> None:
         for h in range(last, min(last + CHUNK, stop)):
             fetch(t.items, 3 * dim * plan.item_row[b, h], 3 * dim)
         item_gradients(s, b, first, last)
-        # an exchange between processes would add their gradients of all items here
         item_updates(s, b, first, last, thread)
 
 
@@ -207,7 +207,8 @@ def run(
             begin = (first + thread) * batch_size
             end = min(begin + batch_size, n)
             clicks = users[begin:end], start[begin : end + 1], items, weight[begin:end]
-            lay_out(plan, thread, work, *clicks, item_weight, marks, s.tables.exposure)
+            lay_out_pairs(plan, thread, work, *clicks, item_weight, marks, s.tables.exposure)
+            lay_out_items(plan, thread, work)
             if s.options.strategy == BILEVEL:
                 part = (steps + first + thread) % s.guide.n_parts
                 find_guides(plan, thread, work, s.guide, part)
