@@ -157,6 +157,7 @@ def new_engine(
     dtype: str = "float32",
     validation: bool = True,
     threads: int | None = 1,
+    exchange: Any = None,
     **rates: float,
 ) -> Any:
     options: dict[str, Any] = {"dtype": getattr(torch, dtype)}
@@ -164,6 +165,8 @@ def new_engine(
         options = {"dtype": np.dtype(dtype), "threads": threads}
     elif kind is CudaEngine:
         options["device"] = DEVICE
+    if exchange is not None:
+        options["exchange"] = exchange
     return kind(
         objective,
         replace(OPTIMISER, **rates),
