@@ -7,7 +7,6 @@ import pytest
 from engine_problem import (
     BILEVEL,
     INTERPRETED,
-    N_ITEMS,
     N_USERS,
     TOLERANCE,
     Problem,

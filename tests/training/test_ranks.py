@@ -78,7 +78,7 @@ def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
     for _, _, found in two:
         for name in ("wmf", "expomf", "cjmf", "ease"):
             assert found[name].startswith(f"{name} cannot be trained by several ranks")
-        assert found["cuda"].startswith("the cuda engine trains in one process")
+        assert found["cuda"].startswith("the cuda engine needs a CUDA GPU")
         assert found["checkpoint"].startswith("several ranks keep no checkpoints")
 
 

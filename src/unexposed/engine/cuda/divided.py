@@ -6,21 +6,23 @@ in any case. The ranks tell each other the rows of many batches at a time.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed.engine.exchange import Exchange
 from unexposed.sampling.samples import Samples
 
 SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks tell each other at a time
-# the sums that a phase of `pairs` or `validate` fills: a table, and a part of its rows
+# what users share and a phase of `pairs` or `validate` fills: a table, and a part of its rows
 FILLS = {
-    "AHEAD": ("item_factors", 4),
-    "ALONG": ("item_factors", 5),
-    "GRADIENT": ("item_factors", 3),
-    "EXPOSURE_GRADIENT": ("gate", 3),
+    "AHEAD": ("item_factors", "AHEAD"),
+    "ALONG": ("item_factors", "ALONG"),
+    "GRADIENT": ("item_factors", "GRADIENT"),
+    "EXPOSURE_GRADIENT": ("gate", "GRADIENT"),
 }
 READS = ("ALONG", "EXPOSURE_GRADIENT")  # phases that read what earlier ones have filled
 
@@ -28,18 +30,24 @@ READS = ("ALONG", "EXPOSURE_GRADIENT")  # phases that read what earlier ones hav
 class Sums:
     """What users share, added up over ranks: sums of gradients, of a loss, of a count."""
 
-    def __init__(self, exchange: Exchange, tables: Mapping[str, Tensor], dim: int) -> None:
-        self._exchange, self._tables, self._dim = exchange, tables, dim
-        self._waiting: list[tuple[str, int]] = []  # filled on this rank alone
+    def __init__(
+        self, exchange: Exchange, tables: Mapping[str, Tensor], kernels: Any, dim: int
+    ) -> None:
+        self._exchange, self._tables, self._kernels, self._dim = exchange, tables, kernels, dim
+        self._waiting: list[tuple[str, str]] = []  # filled on this rank alone
 
     def of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._exchange.total(values)
+
+    def meet(self) -> None:
+        """Wait on the host: a rank that has failed is noticed here, and by a card it is not."""
+        self.number(1)
 
     def number(self, own: int) -> int:
         """The sum of a count over ranks."""
         return int(self.of({"count": torch.tensor([own], dtype=torch.int64)})["count"])
 
-    def touched(self, keys: Tensor) -> np.ndarray:
+    def touched(self, keys: Tensor) -> NDArray[Any]:
         """The keys that any rank has, ascending; one rank may have a key many times."""
         return self._exchange.touched(torch.unique(keys).cpu().numpy())[0]
 
@@ -53,17 +61,17 @@ class Sums:
         name, phase = before
         if not self._waiting or (name != "adam" and phase not in READS):
             return
-        parts = {table: self._tables[table][:, part, : self._dim] for table, part in self._waiting}
-        own = {
-            table: sums if table == "gate" else sums.index_select(0, rows)
-            for table, sums in parts.items()
-        }
+        parts = {table: self._part(table, part) for table, part in self._waiting}
+        both = torch.arange(2, device=rows.device)  # of the gate, w and b
+        at = {table: both if table == "gate" else rows for table in parts}
+        own = {table: sums.index_select(0, at[table]) for table, sums in parts.items()}
         for table, total in self.of(own).items():
-            if table == "gate":
-                parts[table].copy_(total)
-            else:
-                parts[table].index_copy_(0, rows, total)
+            parts[table].index_copy_(0, at[table], total)
         self._waiting.clear()
+
+    def _part(self, table: str, part: str) -> Tensor:
+        """One part of every row of a table, (rows, dim)."""
+        return self._tables[table][:, getattr(self._kernels, part).value, : self._dim]
 
 
 class Span:

@@ -24,6 +24,7 @@ from unexposed.engine.closed_form import NO_MARKS, check_objective, check_sample
 from unexposed.engine.cuda.device import load
 from unexposed.engine.cuda.divided import Span, Sums, batches_a_span
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.cuda.space import Space
 from unexposed.engine.exchange import Exchange
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
 from unexposed.errors import InputError
@@ -56,7 +57,8 @@ DESCENDS = {"bilevel": "VALIDATION_AHEAD", "bilevel_on_batch": "BATCH_AHEAD"}  #
 class CudaEngine:
     """The steps of `ReferenceEngine` on a GPU. `parameters` may be tensors that lie there already.
 
-    With an `exchange`, users, samples and validation pairs are those of this rank. `device` is "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
+    With an `exchange`, users, samples and validation pairs are those of this rank. `device` is
+    "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class CudaEngine:
         self._batches = 0  # run with an exchange so far: their numbers only ever grow too
         self._state = torch.zeros(9, dtype=torch.int64, device=device)
         self._loss = torch.zeros(1, dtype=torch.float64, device=device)
-        self._sums = None if exchange is None else Sums(exchange, self._tables, self._dim)
+        self._sums = None
+        if exchange is not None:
+            self._sums = Sums(exchange, self._tables, self._kernels, self._dim)
         self._arguments = self._fixed(objective, optimiser, exposure)
         self._arguments |= self._columns(relevance or DotProduct(self._dim, 0.0))
         self._most_guides = 0  # validation pairs of a step
@@ -94,7 +98,7 @@ class CudaEngine:
             self._arguments |= self._guide(validation, objective.validation_parts(validation))
         self._item_weight: NDArray[np.float32] | None = None  # of the last epoch
         self._sampler: DeviceSampler | None = None  # the last one made
-        self._space: _Space | None = None
+        self._space: Space | None = None
 
     def compile(self) -> None:
         """Compile the kernels, or load them from the cache: the first time takes seconds."""
@@ -264,16 +268,16 @@ class CudaEngine:
         if weight is not None:  # in place: captured steps know where it lies
             self._arguments["item_weight"].copy_(torch.from_numpy(weight))
 
-    def _room(self, batch_size: int, pairs: int, batches: int) -> "_Space":
+    def _room(self, batch_size: int, pairs: int, batches: int) -> Space:
         space = self._space
         if space is None or not space.holds(batch_size, pairs, batches):
             self._space = space = None  # free the memory first
-            self._space = space = _Space(batch_size, pairs, batches, self._tables["user_factors"])
+            self._space = space = Space(batch_size, pairs, batches, self._tables["user_factors"])
         return space
 
     # the steps --------------------------------------------------------------------------------
 
-    def _run(self, space: "_Space", clicks: int, pairs: int) -> None:
+    def _run(self, space: Space, clicks: int, pairs: int) -> None:
         """Learn from the first clicks of the space, without waiting for the GPU."""
         steps = -(-clicks // space.batch_size)
         if self._device == "cuda" and space.graph is None:
@@ -288,7 +292,7 @@ class CudaEngine:
         self._steps += steps
         self._claims += pairs
 
-    def _capture(self, space: "_Space") -> None:
+    def _capture(self, space: Space) -> None:
         """Compile the kernels by a step on no clicks, then record the steps."""
         self._state.zero_()
         self._step(space)
@@ -306,7 +310,7 @@ class CudaEngine:
                 gc.enable()
         space.graph = graph
 
-    def _step(self, space: "_Space") -> None:
+    def _step(self, space: Space) -> None:
         """Launch the kernels of a step."""
         tile = _tile(space.batch_size, space.pairs)
         arguments = self._arguments | space.columns | {"batch_size": space.batch_size}
@@ -353,6 +357,7 @@ class CudaEngine:
         pairs = sums.number(len(samples.items))  # of all ranks
         tile = _tile(samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks))
         for part in samples.batches(batch_size * batches_a_span(samples, batch_size, pairs)):
+            sums.meet()
             span = Span(part, batch_size, self._tables["item_factors"], sums)
             states = span.states(base=self._claims, steps=self._steps, batches=self._batches)
             for number, state in enumerate(states):
@@ -361,6 +366,7 @@ class CudaEngine:
             self._steps += len(states)
             self._batches += len(states)
             self._claims += len(part.items)
+        sums.meet()
         self._loss.copy_(sums.of({"loss": self._loss})["loss"])
         return self._mean_loss(samples.n_clicks, batch_size)
 
@@ -380,35 +386,6 @@ class CudaEngine:
 
     def _mean_loss(self, clicks: int, batch_size: int) -> float:
         return float(self._loss.item()) / max(1, -(-clicks // batch_size))
-
-
-class _Space:
-    """Room for the samples of some batches, and the graph of steps on them."""
-
-    def __init__(self, batch_size: int, pairs: int, batches: int, like: Tensor) -> None:
-        self.batch_size, self.pairs, self._batches = batch_size, pairs, batches
-        clicks = batch_size * batches
-        self.columns = {
-            "click_user": like.new_zeros(clicks, dtype=torch.int32),
-            "click_start": like.new_zeros(clicks + 1, dtype=torch.int64),
-            "click_weight": like.new_zeros(clicks),
-            "pair_item": like.new_zeros(pairs * batches, dtype=torch.int32),
-        }
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def holds(self, batch_size: int, pairs: int, batches: int) -> bool:
-        """Whether this many batches fit, each of at most this many pairs."""
-        return batch_size == self.batch_size and pairs <= self.pairs and batches <= self._batches
-
-    def copy(self, samples: Samples) -> None:
-        arrays: list[NDArray[Any]] = [samples.users, samples.start, samples.weight, samples.items]
-        for column, array in zip(self.columns.values(), arrays, strict=True):
-            column[: len(array)].copy_(torch.from_numpy(array))
-
-    def draw(self, sampler: DeviceSampler, first: int, count: int) -> None:
-        user, start, weight, item = self.columns.values()
-        torch.arange(count + 1, out=start[: count + 1]).mul_(sampler.pairs_a_click)
-        sampler.fill(user, weight, item, first=first, count=count)
 
 
 def _tile(clicks: int, pairs: int, *, batch: int | None = None) -> tuple[int, int, int]:

@@ -40,8 +40,8 @@ PLAIN_PARTS, LOOK_AHEAD_PARTS = tl.constexpr(4), tl.constexpr(6)
 # exposure users and gate
 EXPOSURE_GRADIENT = tl.constexpr(6)
 # places in `state`: where this batch and the next one start among the clicks, how many clicks there
-# are, the number of the first, the steps taken before it; where DIVIDED: the clicks of this batch on
-# all ranks, its number, and where its items lie among the `touched` ones
+# are, the number of the first, the steps taken before it; where DIVIDED also the clicks of this
+# batch on all ranks, its number, and where its items lie among the `touched` ones
 START, NEXT, COUNT, BASE, STEPS = (tl.constexpr(i) for i in range(5))
 ON_ALL_RANKS, BATCH, FIRST_ROW, END_ROW = (tl.constexpr(i) for i in range(5, 9))
 # places in `settings`, float64
@@ -242,8 +242,8 @@ def validate(
     state, settings, batch_size, click_start,
     guide_user, guide_item, guide_relevant, guide_start, guide_scale, n_guide_parts,
     users, items, user_owner, item_owner,
-    DIVIDED: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
-    USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr,
+    PARTS: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    DIVIDED: tl.constexpr, USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr,
 ):  # fmt: skip
     """g = ∂L_val/∂ω at ω′, m = 1, into ALONG of the rows that the batch touches."""
     start, size = _batch(state, batch_size, False)
