@@ -1,13 +1,17 @@
 """Ranks with the CUDA engine take the steps of one process: see `test_engine_cuda.py` for a GPU."""
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 from engine_problem import (
     BILEVEL,
     INTERPRETED,
     N_USERS,
+    OPTIMISER,
     TOLERANCE,
     Problem,
     distance,
@@ -17,7 +21,9 @@ from engine_problem import (
 )
 from ranks_in_threads import InThreads, Meeting
 
-from unexposed.engine.cuda import divided
+from unexposed import ranks
+from unexposed.engine import build, cuda
+from unexposed.engine.cuda import device, divided
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import USER_TABLES
 from unexposed.engine.objective import Objective
@@ -105,3 +111,95 @@ def test_ranks_on_cards_give_the_parameters_of_one_process(
                 assert distance({name: own[name]}, {name: rows}) < TOLERANCE[dtype], name
         if name not in USER_TABLES:  # replicated: the same bits
             assert all((own[name] == learned[0][name]).all() for own in learned)
+
+
+# which group adds up, which card a rank takes
+
+
+class OnACard:
+    """A buffer that says it lies on a card."""
+
+    is_cuda = True
+
+    def __init__(self, *values: float) -> None:
+        self.values = torch.tensor(values)
+
+    def cpu(self) -> torch.Tensor:
+        return self.values.clone()
+
+    def copy_(self, values: torch.Tensor) -> None:
+        self.values = values
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The groups of all-reduces, with twice the sum in the place of two equal ranks'."""
+    groups: list[Any] = []
+
+    def all_reduce(buffer: Any, group: Any) -> None:
+        groups.append(group)
+        if isinstance(buffer, torch.Tensor):
+            buffer *= 2
+
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(dist, "new_group", lambda backend, timeout: backend)
+    return groups
+
+
+def ranks_with(cards: list[str], monkeypatch: pytest.MonkeyPatch) -> ranks.Ranks:
+    here = object.__new__(ranks.Ranks)
+    here.rank, here.size, here._group = 0, len(cards), "gloo"
+    monkeypatch.setattr(ranks, "card_of_this_rank", lambda: cards[0])
+    monkeypatch.setattr(
+        dist, "all_gather_object", lambda found, own, group: found.__setitem__(slice(None), cards)
+    )
+    return here
+
+
+def test_ranks_with_a_card_each_add_up_by_nccl(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ranks_with(["one", "two"], monkeypatch)
+    here.add_up(OnACard(1.0))  # type: ignore[arg-type]
+    assert asked == ["nccl"]
+    here.add_up(torch.ones(1))
+    assert asked == ["nccl", "gloo"]  # what lies on the host stays there
+
+
+@pytest.mark.parametrize("cards", [["one", "one"], ["one", ""]])
+def test_ranks_that_share_a_card_or_lack_nccl_add_up_on_the_host(
+    cards: list[str], asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, buffer = ranks_with(cards, monkeypatch), OnACard(1.0, 3.0)
+    here.add_up(buffer)  # type: ignore[arg-type]
+    assert asked == ["gloo"]
+    assert buffer.values.tolist() == [2, 6]
+
+
+@pytest.mark.parametrize(("local", "chosen", "card"), [("5", 0, 1), ("1", 2, None), ("", 0, None)])
+def test_a_rank_takes_the_card_of_its_place_on_the_machine(
+    local: str, chosen: int, card: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int | None] = [None]
+    monkeypatch.setenv("LOCAL_RANK", local)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: chosen)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    device.take_card()
+    assert taken[-1] == card
+
+
+@pytest.mark.parametrize(("without", "kind"), [(0, "CudaEngine"), (1, "ReferenceEngine")])
+def test_ranks_take_cards_where_all_of_them_have_one(
+    without: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This rank has a card; `without` says how many others have none."""
+    shared = mock.Mock(users=np.arange(3), row=np.arange(3))
+    shared.total = lambda given: {n: g + without for n, g in given.items()}
+    monkeypatch.setattr(cuda, "available", lambda: True)
+    monkeypatch.setattr(build, "take_card", lambda: None)
+    for engine in ("CudaEngine", "ReferenceEngine"):
+        monkeypatch.setattr(build, engine, mock.Mock(return_value=engine))
+    tables = {"user_factors": np.zeros((3, 2)), "item_factors": np.zeros((4, 2))}
+    found: Any = build.build(Objective("pairwise"), OPTIMISER, tables, shared=shared)
+    assert found == kind
