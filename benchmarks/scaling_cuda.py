@@ -32,6 +32,7 @@ from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
+from unexposed.training.plan import Training
 
 SLOWER, APART = 1.05, 1e-4  # what a group of one may cost, and how far float32 may be off
 SIZES = {"small": (20_000, 2_000, 1 << 10), "large": (400_000, 40_000, 1 << 16)}
@@ -158,6 +159,16 @@ def in_turn(
         "group_over_none": ratios["group"],
         "exchange_over_none": ratios["exchange"],
         "at_most_five_percent_slower": ratios["group"] <= SLOWER,
+        "planned_bytes_a_step": Training(
+            users=log.n_users,
+            items=log.clicks.n_items,
+            clicks=len(log.clicks.users),
+            ranks=N_RANKS,  # one rank would plan none
+            dim=64,
+            batch_size=batch_size,
+            negatives=1,
+            strategy="bilevel" if method == "ubo" else None,
+        ).step_bytes,
         **facts,
     }
 
@@ -270,6 +281,16 @@ def sharing_a_card(folder: Path) -> dict[str, Any]:
             "from_one_process": distance(whole, alone),
             "from_reference": distance(whole, truth),
             "one_process_from_reference": distance(alone, truth),
+            "planned_bytes_a_step": Training(
+                users=len(alone["user_factors"]),
+                items=len(alone["item_factors"]),
+                clicks=len(given["samples"]),
+                ranks=N_RANKS,
+                dim=DIM,
+                batch_size=BATCH,
+                negatives=len(given["samples"].items) // len(given["samples"]) - 1,
+                strategy=OBJECTIVES[name].strategy,
+            ).step_bytes,
             "items_alike": all((parts[0][n] == parts[1][n]).all() for n in shared),
         }
         worst = max(found[name]["from_one_process"], found[name]["from_reference"])
@@ -293,7 +314,8 @@ def main() -> None:
                 f"two ranks, {label:21} {'agree' if of['agrees'] else 'DIFFER'}: "
                 f"{of['from_one_process']:.1e} from one process, "
                 f"{of['from_reference']:.1e} from the reference; "
-                f"{of['bytes_a_step'] / 1e3:,.0f} kB in {of['sums_a_step']:.1f} sums a step, "
+                f"{of['bytes_a_step'] / 1e3:,.0f} kB in {of['sums_a_step']:.1f} sums a step "
+                f"(planned: {of['planned_bytes_a_step'] / 1e3:,.0f} kB), "
                 f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms",
                 flush=True,
             )
@@ -303,7 +325,8 @@ def main() -> None:
             print(
                 f"one rank, {label:19} ×{of['group_over_none']:.3f} in a NCCL group (≤ {SLOWER}: "
                 f"{met}), ×{of['exchange_over_none']:.2f} through its exchange: "
-                f"{of['bytes_a_step'] / 1e6:,.2f} MB a step, "
+                f"{of['bytes_a_step'] / 1e6:,.2f} MB a step "
+                f"(planned: at most {of['planned_bytes_a_step'] / 1e6:,.2f} MB), "
                 f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms",
                 flush=True,
             )
