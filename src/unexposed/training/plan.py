@@ -219,6 +219,14 @@ def speed_up(training: Training, network: Network, *, pairs_a_second: float) -> 
     return alone / (alone / network.ranks + training.exchange_seconds(network))
 
 
+def most_that_pay(training: Training, network: Network, *, pairs_a_second: float) -> int:
+    """Most ranks on such a network that compute for at least half of a step; 1: two do not."""
+    rate = {"pairs_a_second": pairs_a_second}
+    several = (replace(network, ranks=ranks) for ranks in range(2, PARTITIONS + 1))
+    paying = [n.ranks for n in several if speed_up(training, n, **rate) >= n.ranks / 2]
+    return max(paying, default=1)
+
+
 def rotating_speed_up(training: Training, network: Network, *, pairs_a_second: float) -> float:
     """The same for rotating blocks: t₁ / (t₁/W + rotation), t₁ of an epoch."""
     alone = training.clicks * (1 + training.negatives) / pairs_a_second
