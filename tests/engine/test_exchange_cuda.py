@@ -21,6 +21,7 @@ from engine_problem import (
 )
 from ranks_in_threads import InThreads, Meeting
 
+from small import clicks_of
 from unexposed import ranks
 from unexposed.engine import build, cuda
 from unexposed.engine.cuda import device, divided
@@ -28,6 +29,8 @@ from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import USER_TABLES
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.errors import InputError
+from unexposed.sampling.samples import Drawing
 
 USERS_OF = {  # by rank
     2: [np.arange(0, N_USERS, 2), np.arange(1, N_USERS, 2)],
@@ -203,3 +206,12 @@ def test_ranks_take_cards_where_all_of_them_have_one(
     tables = {"user_factors": np.zeros((3, 2)), "item_factors": np.zeros((4, 2))}
     found: Any = build.build(Objective("pairwise"), OPTIMISER, tables, shared=shared)
     assert found == kind
+
+
+def test_the_samples_of_ranks_are_left_to_the_host() -> None:
+    pytest.importorskip("triton")
+    start = random_problem().start(learned=False)
+    exchange = InThreads(Meeting(1), 0)
+    engine = CudaEngine(Objective("pairwise"), OPTIMISER, start, exchange=exchange, device="cpu")
+    with pytest.raises(InputError, match="samples of several ranks come from the host"):
+        engine.sampler(clicks_of(np.eye(3)), Drawing(1), seed=0)

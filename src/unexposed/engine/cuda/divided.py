@@ -34,6 +34,7 @@ class Sums:
         self, exchange: Exchange, tables: Mapping[str, Tensor], kernels: Any, dim: int
     ) -> None:
         self._exchange, self._tables, self._kernels, self._dim = exchange, tables, kernels, dim
+        self._both = torch.arange(2, device=tables["item_factors"].device)  # of the gate, w and b
         self._waiting: list[tuple[str, str]] = []  # filled on this rank alone
 
     def of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -62,8 +63,7 @@ class Sums:
         if not self._waiting or (name != "adam" and phase not in READS):
             return
         parts = {table: self._part(table, part) for table, part in self._waiting}
-        both = torch.arange(2, device=rows.device)  # of the gate, w and b
-        at = {table: both if table == "gate" else rows for table in parts}
+        at = {table: self._both if table == "gate" else rows for table in parts}
         own = {table: sums.index_select(0, at[table]) for table, sums in parts.items()}
         for table, total in self.of(own).items():
             parts[table].index_copy_(0, at[table], total)
