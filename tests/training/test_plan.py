@@ -20,7 +20,15 @@ from unexposed.errors import InputError
 from unexposed.methods.planned import planned
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training.plan import ETHERNET, NVLINK, Training, document, speed_up
+from unexposed.training.plan import (
+    ETHERNET,
+    NVLINK,
+    Training,
+    document,
+    most_that_pay,
+    rotating_speed_up,
+    speed_up,
+)
 
 DIM, NEGATIVES, BATCH = 20, 2, 40
 N_USERS, N_ITEMS = 70, 50
@@ -222,3 +230,18 @@ def test_sizes_that_no_training_has_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         training(clicks, **change)
+
+
+@pytest.mark.parametrize(("rate", "most"), [(1e12, 1), (3e8, 9), (1e5, 64)])
+def test_ranks_pay_while_they_compute_for_half_of_a_step(rate: float, most: int) -> None:
+    plan = Training(10**8, 10**4, 10**10, 8, 64, 1 << 16, 10, "bilevel")
+    assert most_that_pay(plan, NVLINK, pairs_a_second=rate) == pytest.approx(most, abs=2)
+    for ranks in {most - 3, most + 3} & set(range(2, 65)):
+        gain = speed_up(plan, replace(NVLINK, ranks=ranks), pairs_a_second=rate)
+        assert (gain >= ranks / 2) == (ranks < most)
+
+
+def test_rotating_blocks_send_the_items_once_an_epoch() -> None:
+    plan = Training(10**8, 10**6, 10**10, 16, 64, 1 << 16, 10, "bilevel")
+    assert plan.rotated_bytes() == 10**6 * 64 * 4 * 3
+    assert 15 < rotating_speed_up(plan, ETHERNET, pairs_a_second=1e8) < 16
