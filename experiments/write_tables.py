@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, comparisons, serving, stored, verdict, worth
+from docs_tables import benchmarks, comparisons, scaling, serving, stored, verdict, worth
 from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
 from docs_tables.stored import Place
@@ -147,6 +147,19 @@ def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
     return lambda: markdown(make(result(name)))
 
 
+def with_speeds(make: Callable[[scaling.Speeds], Table]) -> Callable[[], str]:
+    """A table of the paper model, made with the measured speeds of the engines."""
+    return lambda: markdown(make(scaling.speeds(result("engine_cuda"), result("engine_cpu"))))
+
+
+def on_a_card() -> str:
+    """The ranks that share a card, or the command that measures them."""
+    if not (HERE / "results" / "scaling_cuda.json").exists():
+        command = "python benchmarks/scaling_cuda.py --json experiments/results/scaling_cuda.json"
+        return f"Results are missing; to make them: `{command}`."
+    return markdown(scaling.on_a_card(result("scaling_cuda")))
+
+
 def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
     """A table made from the shops that say what was shown."""
     return lambda: markdown(make(places("shown")))
@@ -160,6 +173,7 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 AS_PAPER = ("mf", "bpr", "umf", "ubo", "ubo-frozen")
 CPU, GPU = "docs/speed.md", "docs/gpu.md"
+SCALING = "docs/scaling_model.md"
 READ_BY_CLICKS = {
     "mf": "MF",
     "umf-true": "UMF, true exposure",
@@ -173,6 +187,10 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "step table": (ENGINE, written(benchmarks.step, "step")),
     "estimator table": (ENGINE, written(benchmarks.estimator, "estimator")),
     "card table": (GPU, written(benchmarks.card, "engine_cuda")),
+    "scaling memory table": (SCALING, lambda: markdown(scaling.memory())),
+    "exchange table": (SCALING, with_speeds(scaling.exchange)),
+    "rotating table": (SCALING, with_speeds(scaling.rotating)),
+    "ranks on a card table": (SCALING, on_a_card),
     "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),

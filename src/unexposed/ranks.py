@@ -59,6 +59,9 @@ class Ranks:
 
     def add_up(self, buffer: Tensor) -> None:
         """Replace the buffer by its sum over ranks: the same bits on all of them."""
+        if buffer.is_cuda:
+            self._add_up_on_cards(buffer)
+            return
         _answer(lambda: dist.all_reduce(buffer, group=self._group))
 
     def sum(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -103,6 +106,7 @@ class Ranks:
 
         The first rank to fail leaves its reason; what the others raise counts as shown there.
         """
+        self._failed = True
         try:
             if self._store.add(f"{self._failure}/count", 1) == 1:
                 self._store.set(self._failure, self._reason(error))
@@ -148,8 +152,43 @@ class Ranks:
 
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
+        self._leave_cards()
         dist.destroy_process_group(self._group)
         self._group = None  # with its last reference the connections close
+
+    _cards: Any = None  # the group that adds up on cards, made when it is first needed
+    _failed = False
+
+    def _add_up_on_cards(self, buffer: Tensor) -> None:
+        """Add up by NCCL, or on the host where ranks share a card, which NCCL refuses."""
+        if self._cards is None:
+            self._cards = self._meet_on_cards(card_of_this_rank())
+        if self._cards is not self._group:
+            _answer(lambda: dist.all_reduce(buffer, group=self._cards))
+            return
+        on_host = buffer.cpu()
+        self.add_up(on_host)
+        buffer.copy_(on_host)
+
+    def _meet_on_cards(self, card: str) -> Any:
+        cards: list[Any] = [None] * self.size
+        _answer(lambda: dist.all_gather_object(cards, card, group=self._group))
+        if "" in cards or len(set(cards)) < self.size:
+            return self._group
+        limit = timedelta(seconds=LIMIT)
+        return _answer(lambda: dist.new_group(backend="nccl", timeout=limit))
+
+    def _leave_cards(self) -> None:
+        if self._cards is not None and self._cards is not self._group:
+            # a card may still wait for a rank that has failed
+            gone: Any = dist.distributed_c10d._abort_process_group
+            (gone if self._failed else dist.destroy_process_group)(self._cards)
+        self._cards = None
+
+
+def card_of_this_rank() -> str:
+    """A name that no other card has; empty where NCCL is not there."""
+    return str(torch.cuda.get_device_properties().uuid) if dist.is_nccl_available() else ""
 
 
 _current: Ranks | None = None

@@ -232,6 +232,7 @@ def test_without_a_gpu_the_error_says_what_is_missing() -> None:
 
 ENGINES = str(Path(__file__).with_name("test_engines.py"))
 AGREES = f"{ENGINES}::test_an_engine_gives_the_parameters_of_the_reference"
+OF_RANKS = f"{Path(__file__).with_name('test_exchange_cuda.py')}::test_ranks_on_cards_give_the"
 INTERPRETER_RUNS = {
     "learned exposure": [
         f"{AGREES}[loss=low_variance strategy=bilevel offset=2.5 steps=10-float64-cuda]",
@@ -245,6 +246,8 @@ INTERPRETER_RUNS = {
         "-float64-cuda]",
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
         "[low_variance-1-float64]",
+        f"{OF_RANKS}_parameters_of_one_process[bilevel in parts-3-float64]",
+        f"{OF_RANKS}_parameters_of_one_process[joint-2-float64]",
     ],
     "given exposure and drawing": [
         f"{AGREES}[loss=low_variance exposure=item-float64-cuda]",
@@ -267,6 +270,9 @@ INTERPRETER_RUNS = {
         f"{__file__}::test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach[pairwise]",
         f"{__file__}::test_the_order_of_the_clicks_is_new_each_epoch",
         f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",
+        f"{OF_RANKS}_parameters_of_one_process[bilevel_on_batch-2-float64]",
+        f"{OF_RANKS}_parameters_of_one_process[bpr-3-float64]",
+        f"{OF_RANKS}_parameters_of_one_process[relmf-2-float32]",
     ],
 }
 

@@ -134,7 +134,7 @@ def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
             assert found[name].startswith(f"{name} cannot be trained by several ranks")
         assert found["all pairs"].startswith("several ranks draw negatives")
         assert found["traffic"].startswith("several ranks cannot train with traffic")
-        assert found["cuda"].startswith("the cuda engine trains in one process")
+        assert found["cuda"].startswith("the cuda engine needs a CUDA GPU")
 
 
 def test_ranks_that_were_given_different_things_all_say_so(two):

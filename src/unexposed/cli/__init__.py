@@ -22,6 +22,7 @@ from unexposed.cli import (
     fit,
     methods,
     metrics,
+    plan,
     protocols,
     recommend,
     report,
@@ -48,7 +49,7 @@ COMMANDS = (  # in the order of the help
     *(serve.serve, update.update, evaluate.evaluate, compare.compare, criterion.criterion),
     *(tune.tune, run.run, report.report),
     *(methods.methods, protocols.protocols, metrics.metrics),
-    *(simulate.simulate, export.export, doctor.doctor),
+    *(simulate.simulate, export.export, plan.plan, doctor.doctor),
 )
 for command in COMMANDS:
     app.command()(command)

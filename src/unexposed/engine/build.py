@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from unexposed.engine import cuda
 from unexposed.engine.closed_form import NO_MARKS
 from unexposed.engine.cpu.engine import CpuEngine
+from unexposed.engine.cuda.device import take_card
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
@@ -14,6 +15,8 @@ from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct, Relevance
 from unexposed.sampling.validation import ValidationSet
+
+NO_CARD = "the cuda engine needs a CUDA GPU and triton; use engine cpu or auto"
 
 
 def build(
@@ -38,14 +41,12 @@ def build(
     is_product = relevance is None or isinstance(relevance, DotProduct)
     known = is_product and has_closed_form(objective, parameters, features)
     if name == "auto":
-        on_gpu = cuda.available() and not marked and shared is None
+        on_gpu = cuda.available() and not marked and shared is None  # ranks ask for cards by name
         name = "reference" if not known else "cuda" if on_gpu else "cpu"
-    elif name == "cuda" and shared is not None:
-        raise InputError("the cuda engine trains in one process: use engine=cpu for several ranks")
     elif name == "cuda" and marked:
         raise InputError(NO_MARKS)
     elif name == "cuda" and not cuda.available():
-        raise InputError("the cuda engine needs a CUDA GPU and triton; use engine cpu or auto")
+        raise InputError(NO_CARD)
     given: dict[str, Any] = {
         "exposure": exposure,
         "features": features,
@@ -59,4 +60,6 @@ def build(
     if name == "cpu":
         given |= {"marked": marked, "exchange": shared}
         return CpuEngine(objective, optimiser, parameters, **given)
-    return CudaEngine(objective, optimiser, parameters, **given)
+    if shared is not None:
+        take_card()
+    return CudaEngine(objective, optimiser, parameters, exchange=shared, **given)

@@ -2,11 +2,19 @@
 
 import importlib
 import importlib.util
+import os
 from typing import Any, Literal
 
 import torch
 
 from unexposed.errors import InputError
+
+
+def take_card() -> None:
+    """Use the card of this rank, by LOCAL_RANK, unless the process has chosen another one."""
+    local = os.environ.get("LOCAL_RANK", "")
+    if local.isdigit() and torch.cuda.current_device() == 0:
+        torch.cuda.set_device(int(local) % torch.cuda.device_count())
 
 
 def load(device: str, name: Literal["kernels", "drawing_kernel"]) -> Any:

@@ -6,7 +6,7 @@ added: atomic additions come in any order, so two runs differ in their last bits
 
 Steps are captured once as a CUDA graph and replayed: the GPU counts where a batch starts. `epoch`
 learns from samples copied from the host, `train_epoch` from samples that a `DeviceSampler` draws
-on the GPU.
+on the GPU. With an `exchange` the samples come from the host, and `divided.py` runs batch by batch.
 """
 
 import gc
@@ -22,7 +22,10 @@ from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.closed_form import NO_MARKS, check_objective, check_samples, loss_code
 from unexposed.engine.cuda.device import load
+from unexposed.engine.cuda.divided import Span, Sums, batches_a_span
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
+from unexposed.engine.cuda.space import Space
+from unexposed.engine.exchange import Exchange
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
 from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
@@ -54,7 +57,8 @@ DESCENDS = {"bilevel": "VALIDATION_AHEAD", "bilevel_on_batch": "BATCH_AHEAD"}  #
 class CudaEngine:
     """The steps of `ReferenceEngine` on a GPU. `parameters` may be tensors that lie there already.
 
-    `device` is "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
+    With an `exchange`, users, samples and validation pairs are those of this rank. `device` is
+    "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class CudaEngine:
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
         relevance: DotProduct | None = None,
+        exchange: Exchange | None = None,
         dtype: torch.dtype = torch.float32,
         device: str = "cuda",
     ) -> None:
@@ -80,15 +85,20 @@ class CudaEngine:
         self._tables = self._new_tables(parameters)
         self._steps = 0  # taken so far
         self._claims = 0  # numbers of owners given out so far: they only ever grow
-        self._state = torch.zeros(5, dtype=torch.int64, device=device)
+        self._batches = 0  # run with an exchange so far: their numbers only ever grow too
+        self._state = torch.zeros(9, dtype=torch.int64, device=device)
         self._loss = torch.zeros(1, dtype=torch.float64, device=device)
+        self._sums = None
+        if exchange is not None:
+            self._sums = Sums(exchange, self._tables, self._kernels, self._dim)
         self._arguments = self._fixed(objective, optimiser, exposure)
         self._arguments |= self._columns(relevance or DotProduct(self._dim, 0.0))
+        self._most_guides = 0  # validation pairs of a step
         if validation is not None and objective.strategy == "bilevel":
             self._arguments |= self._guide(validation, objective.validation_parts(validation))
         self._item_weight: NDArray[np.float32] | None = None  # of the last epoch
         self._sampler: DeviceSampler | None = None  # the last one made
-        self._space: _Space | None = None
+        self._space: Space | None = None
 
     def compile(self) -> None:
         """Compile the kernels, or load them from the cache: the first time takes seconds."""
@@ -100,6 +110,8 @@ class CudaEngine:
         check_samples(samples, n_users=n_users, n_items=n_items)
         if samples.marks is not None:
             raise InputError(NO_MARKS)
+        if self._sums is not None:
+            return self._divided_epoch(samples, batch_size, self._sums)
         batch_size = max(1, min(batch_size, len(samples)))
         bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
         most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
@@ -113,6 +125,8 @@ class CudaEngine:
 
     def sampler(self, clicks: Clicks, drawing: Drawing, *, seed: int) -> DeviceSampler:
         """Return the sampler that draws the epochs of this log on the GPU."""
+        if self._sums is not None:
+            raise InputError("the samples of several ranks come from the host")
         log = DeviceClicks.of(clicks, device=self._device)
         self._sampler = DeviceSampler(log, drawing, seed=seed)
         return self._sampler
@@ -207,6 +221,8 @@ class CudaEngine:
             "n_items": len(items),
             "item_weight": self._tensor(np.ones(len(items)), torch.float32),
             "BY_ITEM": False,
+            "DIVIDED": self._sums is not None,
+            "touched": self._state,  # a stand-in, too
             "user_owner": self._tensor(np.full(len(users), -1), torch.int64),
             "item_owner": self._tensor(np.full(len(items), -1), torch.int64),
             "LOSS": loss_code("cuda", objective, k.LOSS_CODES),
@@ -228,14 +244,16 @@ class CudaEngine:
 
     def _guide(self, validation: ValidationSet, parts: int) -> dict[str, Any]:
         """The validation pairs, ordered by item in each of their parts."""
-        n = len(validation)
-        part = np.repeat(np.arange(parts), np.diff(n * np.arange(parts + 1) // parts))
+        start, scale = validation.bounds(parts)
+        part = np.repeat(np.arange(parts), np.diff(start))
         order = np.lexsort((validation.items, part))
+        self._most_guides = int(np.diff(start).max())
         return {
             "guide_user": self._tensor(validation.users[order], torch.int32),
             "guide_item": self._tensor(validation.items[order], torch.int32),
             "guide_relevant": self._tensor(validation.relevant[order]),
-            "n_guide": n,
+            "guide_start": self._tensor(start, torch.int64),
+            "guide_scale": self._tensor(scale, torch.float64),
             "n_guide_parts": parts,
         }
 
@@ -250,21 +268,21 @@ class CudaEngine:
         if weight is not None:  # in place: captured steps know where it lies
             self._arguments["item_weight"].copy_(torch.from_numpy(weight))
 
-    def _room(self, batch_size: int, pairs: int, batches: int) -> "_Space":
+    def _room(self, batch_size: int, pairs: int, batches: int) -> Space:
         space = self._space
         if space is None or not space.holds(batch_size, pairs, batches):
             self._space = space = None  # free the memory first
-            self._space = space = _Space(batch_size, pairs, batches, self._tables["user_factors"])
+            self._space = space = Space(batch_size, pairs, batches, self._tables["user_factors"])
         return space
 
     # the steps --------------------------------------------------------------------------------
 
-    def _run(self, space: "_Space", clicks: int, pairs: int) -> None:
+    def _run(self, space: Space, clicks: int, pairs: int) -> None:
         """Learn from the first clicks of the space, without waiting for the GPU."""
         steps = -(-clicks // space.batch_size)
         if self._device == "cuda" and space.graph is None:
             self._capture(space)
-        self._state.copy_(torch.tensor([0, 0, clicks, self._claims, self._steps]))
+        self._state[:5].copy_(torch.tensor([0, 0, clicks, self._claims, self._steps]))
         if space.graph is None:  # Triton's interpreter
             for _ in range(steps):
                 self._step(space)
@@ -274,7 +292,7 @@ class CudaEngine:
         self._steps += steps
         self._claims += pairs
 
-    def _capture(self, space: "_Space") -> None:
+    def _capture(self, space: Space) -> None:
         """Compile the kernels by a step on no clicks, then record the steps."""
         self._state.zero_()
         self._step(space)
@@ -292,61 +310,92 @@ class CudaEngine:
                 gc.enable()
         space.graph = graph
 
-    def _step(self, space: "_Space") -> None:
-        """Launch the kernels of a step.
-
-        The gradients of items and gate are complete before the kernel that applies them: there
-        an exchange would add the gradients of other processes.
-        """
-        rows, warps = SMALL_TILE if space.pairs < LARGE_BATCH else LARGE_TILE
-        each = min(rows, 1 << (-(-space.pairs // space.batch_size) - 1).bit_length())
+    def _step(self, space: Space) -> None:
+        """Launch the kernels of a step."""
+        tile = _tile(space.batch_size, space.pairs)
         arguments = self._arguments | space.columns | {"batch_size": space.batch_size}
-        arguments |= {"EACH": each, "CLICKS": rows // each, "OPENS": True}
-        guide = -(-arguments.get("n_guide", 0) // arguments.get("n_guide_parts", 1))
+        arguments["OPENS"] = True
         for name, phase in KERNELS_OF_A_STEP[self._strategy]:
-            others = space.pairs if phase == "GRADIENT" else 1  # pairs for their items, or the gate
-            programs = {
-                "pairs": -(-space.batch_size // (rows // each)),
-                "validate": -(-guide // GUIDE_TILE),
-                "adam": -(-space.batch_size // rows) + -(-others // rows),
-            }[name]
-            kernel = getattr(self._kernels, name)
-            arguments["PHASE"] = getattr(self._kernels, phase)
-            arguments["ROWS"] = GUIDE_TILE if name == "validate" else rows
-            kernel[(programs,)](**{n: arguments[n] for n in kernel.arg_names}, num_warps=warps)
+            sizes = {"clicks": space.batch_size, "items": space.pairs}
+            self._launch(name, phase, arguments, tile, **sizes)
+            arguments["OPENS"] = False
+
+    def _launch(
+        self,
+        name: str,
+        phase: str,
+        arguments: dict[str, Any],
+        tile: tuple[int, int, int],
+        *,
+        clicks: int,
+        items: int,
+    ) -> None:
+        """Launch a kernel for at most so many clicks, and so many places to look for items."""
+        rows, warps, each = tile
+        others = items if phase == "GRADIENT" else 1  # of the gate
+        programs = {
+            "pairs": -(-clicks // (rows // each)),
+            "validate": -(-self._most_guides // GUIDE_TILE),
+            "adam": -(-clicks // rows) + -(-others // rows),
+        }[name]
+        if programs == 0:  # a rank without clicks in this batch, or without validation pairs
+            return
+        kernel = getattr(self._kernels, name)
+        own: dict[str, Any] = {"EACH": each, "CLICKS": rows // each}
+        own["PHASE"] = getattr(self._kernels, phase)
+        own["ROWS"] = GUIDE_TILE if name == "validate" else rows
+        given = arguments | own
+        kernel[(programs,)](**{n: given[n] for n in kernel.arg_names}, num_warps=warps)
+
+    # one of several ranks ----------------------------------------------------------------------
+
+    def _divided_epoch(self, samples: Samples, batch_size: int, sums: Sums) -> float:
+        """Learn from this rank's samples, with the other ranks; the loss is of all samples."""
+        batch_size = max(1, min(batch_size, samples.n_clicks))
+        self._loss.zero_()
+        self._weigh_items(samples.item_weight)
+        pairs = sums.number(len(samples.items))  # of all ranks
+        tile = _tile(samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks))
+        for part in samples.batches(batch_size * batches_a_span(samples, batch_size, pairs)):
+            sums.meet()
+            span = Span(part, batch_size, self._tables["item_factors"], sums)
+            states = span.states(base=self._claims, steps=self._steps, batches=self._batches)
+            for number, state in enumerate(states):
+                self._state.copy_(state)
+                self._divided_step(span, number, tile, sums)
+            self._steps += len(states)
+            self._batches += len(states)
+            self._claims += len(part.items)
+        sums.meet()
+        self._loss.copy_(sums.of({"loss": self._loss})["loss"])
+        return self._mean_loss(samples.n_clicks, batch_size)
+
+    def _divided_step(
+        self, span: Span, number: int, tile: tuple[int, int, int], sums: Sums
+    ) -> None:
+        """Launch the kernels of a step; between them the ranks add up what users share."""
+        arguments = self._arguments | span.columns | {"OPENS": True}
+        rows = span.rows_of(number)
+        self._arguments["item_owner"].index_fill_(0, rows, self._batches + number)
+        for name, phase in KERNELS_OF_A_STEP[self._strategy]:
+            sums.add_up(rows, before=(name, phase))
+            sizes = {"clicks": span.n_clicks[number], "items": len(rows)}
+            self._launch(name, phase, arguments, tile, **sizes)
+            sums.note(name, phase)
             arguments["OPENS"] = False
 
     def _mean_loss(self, clicks: int, batch_size: int) -> float:
         return float(self._loss.item()) / max(1, -(-clicks // batch_size))
 
 
-class _Space:
-    """Room for the samples of some batches, and the graph of steps on them."""
+def _tile(clicks: int, pairs: int, *, batch: int | None = None) -> tuple[int, int, int]:
+    """Pairs and warps of a program, and the pairs of a click that it takes at a time.
 
-    def __init__(self, batch_size: int, pairs: int, batches: int, like: Tensor) -> None:
-        self.batch_size, self.pairs, self._batches = batch_size, pairs, batches
-        clicks = batch_size * batches
-        self.columns = {
-            "click_user": like.new_zeros(clicks, dtype=torch.int32),
-            "click_start": like.new_zeros(clicks + 1, dtype=torch.int64),
-            "click_weight": like.new_zeros(clicks),
-            "pair_item": like.new_zeros(pairs * batches, dtype=torch.int32),
-        }
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def holds(self, batch_size: int, pairs: int, batches: int) -> bool:
-        """Whether this many batches fit, each of at most this many pairs."""
-        return batch_size == self.batch_size and pairs <= self.pairs and batches <= self._batches
-
-    def copy(self, samples: Samples) -> None:
-        arrays: list[NDArray[Any]] = [samples.users, samples.start, samples.weight, samples.items]
-        for column, array in zip(self.columns.values(), arrays, strict=True):
-            column[: len(array)].copy_(torch.from_numpy(array))
-
-    def draw(self, sampler: DeviceSampler, first: int, count: int) -> None:
-        user, start, weight, item = self.columns.values()
-        torch.arange(count + 1, out=start[: count + 1]).mul_(sampler.pairs_a_click)
-        sampler.fill(user, weight, item, first=first, count=count)
+    `batch` is how many pairs a batch has, where `clicks` and `pairs` are not of one batch.
+    """
+    rows, warps = SMALL_TILE if (pairs if batch is None else batch) < LARGE_BATCH else LARGE_TILE
+    each = min(rows, 1 << max(0, -(-pairs // max(1, clicks)) - 1).bit_length())
+    return rows, warps, each
 
 
 def _chunk(pairs: int, batch_size: int) -> int:

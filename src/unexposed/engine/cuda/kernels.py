@@ -12,6 +12,10 @@ there is none), and the columns from DECAYING on have no weight decay.
 A row that a batch touches many times is stepped once. Every click writes its number to the
 `user_owner` of its user, every pair to the `item_owner` of its item; one of them is written last,
 and it owns the row. Numbers grow from batch to batch, so a lower one tells an untouched row.
+
+Where ranks train together (DIVIDED), a batch has clicks of this rank and of others. The host lists
+the items that any rank touches, writes the number of the batch to the `item_owner` of each, and
+adds up the sums of the ranks between the kernels of a step (`divided.py`).
 """
 
 import triton
@@ -36,8 +40,10 @@ PLAIN_PARTS, LOOK_AHEAD_PARTS = tl.constexpr(4), tl.constexpr(6)
 # exposure users and gate
 EXPOSURE_GRADIENT = tl.constexpr(6)
 # places in `state`: where this batch and the next one start among the clicks, how many clicks there
-# are, the number of the first, the steps taken before it
+# are, the number of the first, the steps taken before it; where DIVIDED also the clicks of this
+# batch on all ranks, its number, and where its items lie among the `touched` ones
 START, NEXT, COUNT, BASE, STEPS = (tl.constexpr(i) for i in range(5))
+ON_ALL_RANKS, BATCH, FIRST_ROW, END_ROW = (tl.constexpr(i) for i in range(5, 9))
 # places in `settings`, float64
 RATE, EXPOSURE_RATE, GATE_RATE, DECAY, EXPOSURE_DECAY = (tl.constexpr(i) for i in range(5))
 LOOKAHEAD, OFFSET, BETA1, BETA2, LOG_BETA1 = (tl.constexpr(i) for i in range(5, 10))
@@ -60,6 +66,12 @@ def _batch(state, batch_size, OPENS: tl.constexpr):
 
 
 @triton.jit
+def _all_clicks(state, size, DIVIDED: tl.constexpr):
+    """The clicks of a batch, whose loss is divided by them: on this rank they are `size`."""
+    return tl.load(state + ON_ALL_RANKS) if DIVIDED else size
+
+
+@triton.jit
 def _setting(settings, PLACE: tl.constexpr, like):
     return tl.load(settings + PLACE).to(like.dtype)
 
@@ -76,7 +88,7 @@ def pairs(
     click_user, click_start, click_weight, pair_item, item_weight,
     users, items, exposure_users, gate, user_owner, item_owner, exposure, n_items,
     PHASE: tl.constexpr, OPENS: tl.constexpr, LOSS: tl.constexpr, EXPOSURE: tl.constexpr,
-    BY_ITEM: tl.constexpr,
+    BY_ITEM: tl.constexpr, DIVIDED: tl.constexpr,
     DESCENDS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, CLICKS: tl.constexpr, EACH: tl.constexpr,
     USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr, DECAYING: tl.constexpr,
@@ -89,6 +101,7 @@ def pairs(
     once, and its gradient added once. The phase that OPENS a batch also marks the rows it touches.
     """
     start, size = _batch(state, batch_size, OPENS)
+    n_clicks = _all_clicks(state, size, DIVIDED)
     place = tl.program_id(0) * CLICKS + tl.arange(0, CLICKS)
     here = place < size
     click = start + place
@@ -105,7 +118,7 @@ def pairs(
     user_at = users + user[:, None] * (PARTS * WIDTH) + column[None, :]
     user_row = tl.load(user_at, mask=of_users, other=0.0)
     eta = _setting(settings, LOOKAHEAD, user_row)
-    decay = _setting(settings, DECAY, user_row) / tl.maximum(size, 1).to(user_row.dtype)
+    decay = _setting(settings, DECAY, user_row) / tl.maximum(n_clicks, 1).to(user_row.dtype)
     if DECAYING < WIDTH:
         decay = tl.where(column < DECAYING, decay, 0.0)  # of each column
     exposure_at = exposure_users + user[:, None] * (PLAIN_PARTS * WIDTH) + column[None, :]
@@ -148,7 +161,7 @@ def pairs(
         if LOSS >= PAIRWISE:
             weight *= liked_scale
         weight = tl.where(there, tl.where(clicked, 1.0, weight), 0.0)
-        if OPENS:
+        if OPENS and not DIVIDED:
             tl.store(item_owner + item, base + pair, mask=there)
         of_items = there[:, :, None] & (column < WIDTH)[None, None, :]
         item_at = items + item[:, :, None] * (PARTS * WIDTH) + column[None, None, :]
@@ -195,7 +208,7 @@ def pairs(
                 cost += tl.sum(tl.where(there, weight * of_pair, 0.0), 1)
             on_x *= weight
             if PHASE == GRADIENT:
-                on_x /= size.to(x.dtype)
+                on_x /= n_clicks.to(x.dtype)
             if LOSS >= PAIRWISE:
                 on_liked -= tl.sum(on_x, 1)
             on_user += tl.sum(on_x[:, :, None] * item_row, 1)
@@ -220,31 +233,35 @@ def pairs(
         on_user = _moving(on_user, column[None, :], USER_ONES)
         tl.atomic_add(user_at + PHASE * WIDTH, on_user, mask=of_users, sem="relaxed")
     if PHASE == GRADIENT:
-        tl.atomic_add(loss, tl.sum(cost.to(tl.float64), 0) / tl.maximum(size, 1), sem="relaxed")
+        mean = tl.sum(cost.to(tl.float64), 0) / tl.maximum(n_clicks, 1)
+        tl.atomic_add(loss, mean, sem="relaxed")
 
 
 @triton.jit
 def validate(
     state, settings, batch_size, click_start,
-    guide_user, guide_item, guide_relevant, n_guide, n_guide_parts,
+    guide_user, guide_item, guide_relevant, guide_start, guide_scale, n_guide_parts,
     users, items, user_owner, item_owner,
     PARTS: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
-    USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr,
+    DIVIDED: tl.constexpr, USER_ONES: tl.constexpr, ITEM_ONES: tl.constexpr,
 ):  # fmt: skip
     """g = ∂L_val/∂ω at ω′, m = 1, into ALONG of the rows that the batch touches."""
     start, size = _batch(state, batch_size, False)
-    if size <= 0:
+    if _all_clicks(state, size, DIVIDED) <= 0:
         return
     base = tl.load(state + BASE)
     part = (tl.load(state + STEPS) + start // batch_size) % n_guide_parts
-    begin, end = n_guide * part // n_guide_parts, n_guide * (part + 1) // n_guide_parts
+    begin, end = tl.load(guide_start + part), tl.load(guide_start + part + 1)
     at = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = at < end
     user = tl.load(guide_user + at, mask=here, other=0).to(tl.int64)
     item = tl.load(guide_item + at, mask=here, other=0).to(tl.int64)
     moves_user = tl.load(user_owner + user, mask=here, other=-1) >= base + start
-    first_pair = base + tl.load(click_start + start)
-    moves_item = tl.load(item_owner + item, mask=here, other=-1) >= first_pair
+    item_mark = tl.load(item_owner + item, mask=here, other=-1)
+    if DIVIDED:
+        moves_item = item_mark == tl.load(state + BATCH)
+    else:
+        moves_item = item_mark >= base + tl.load(click_start + start)
 
     column = tl.arange(0, COLUMNS)
     filled = (column < WIDTH)[None, :]
@@ -259,7 +276,7 @@ def validate(
     item_row -= eta * tl.load(item_at + AHEAD * WIDTH, mask=moves_item, other=0.0)
     relevant = tl.load(guide_relevant + at, mask=here, other=0.0) > 0
     p, q = sigmoids(tl.sum(user_row * item_row, 1))
-    stands_for = (n_guide / (end - begin).to(tl.float64)).to(user_row.dtype)  # the whole set
+    stands_for = tl.load(guide_scale + part).to(user_row.dtype)  # the whole set
     on_x = (stands_for * tl.where(relevant, -q, p))[:, None]
     on_user = _moving(on_x * item_row, column[None, :], USER_ONES)
     on_item = _moving(on_x * user_row, column[None, :], ITEM_ONES)
@@ -307,20 +324,20 @@ def _adam(
 @triton.jit
 def adam(
     state, settings, batch_size,
-    click_user, click_start, pair_item,
+    click_user, click_start, pair_item, touched,
     users, items, exposure_users, gate, user_owner, item_owner,
-    PHASE: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
+    PHASE: tl.constexpr, DIVIDED: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Adam on the rows of one phase: users and items, or exposure users and gate.
 
     The first programs go over the clicks, for their users; the next over the pairs, for their
-    items. One program does both rows of the gate, w and b.
+    items, or where DIVIDED over the items touched. One program does both rows of the gate, w and b.
     """
     start, size = _batch(state, batch_size, False)
     base = tl.load(state + BASE)
     number = (tl.load(state + STEPS) + start // batch_size + 1).to(tl.float64)
-    for_users = tl.cdiv(batch_size, ROWS)
+    for_users = tl.cdiv(size if DIVIDED else batch_size, ROWS)
     if tl.program_id(0) < for_users:
         place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         row = tl.load(click_user + start + place, mask=place < size, other=0)
@@ -331,8 +348,13 @@ def adam(
         else:
             rows = exposure_users
             _adam(rows, row, mine, number, settings, EXPOSURE_RATE, PLAIN_PARTS, WIDTH, COLUMNS)
-    elif size > 0:
-        if PHASE == GRADIENT:
+    elif _all_clicks(state, size, DIVIDED) > 0:
+        if PHASE == GRADIENT and DIVIDED:
+            place = (tl.program_id(0) - for_users) * ROWS + tl.arange(0, ROWS)
+            place += tl.load(state + FIRST_ROW)
+            row = tl.load(touched + place, mask=place < tl.load(state + END_ROW), other=-1)
+            _adam(items, row, row >= 0, number, settings, RATE, PARTS, WIDTH, COLUMNS)
+        elif PHASE == GRADIENT:
             pair = (tl.program_id(0) - for_users).to(tl.int64) * ROWS + tl.arange(0, ROWS)
             pair += tl.load(click_start + start)
             end = tl.load(click_start + start + size)

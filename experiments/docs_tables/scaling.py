@@ -1,0 +1,157 @@
+"""Tables of the paper model of many ranks: sizes from `training/plan.py`, speeds as measured."""
+
+from dataclasses import replace
+from typing import Any
+
+from unexposed.report.tables import Table, cells, code
+from unexposed.training.plan import (
+    ETHERNET,
+    NVLINK,
+    Network,
+    Training,
+    most_that_pay,
+    rotating_speed_up,
+    speed_up,
+)
+
+LARGE = Training(10**8, 10**6, 10**10, 1, 64, 1 << 16, 10, "bilevel")
+STRATEGIES: dict[str, Any] = {"ubo": "bilevel", "umf": None}
+CORES = 16  # of a machine
+ONE_CORE = {
+    "ubo": "ns a sample, one core: and the step ahead, with 512 validation pairs",
+    "umf": "ns a sample, one core: UMF",
+}
+Speeds = dict[str, dict[Network, float]]  # pairs a second of one rank, by method
+
+
+def speeds(on_card: dict[str, Any], on_cpu: dict[str, Any]) -> Speeds:
+    """Measured pairs a second of a card, and of a machine whose cores are as fast as measured."""
+    cards = {row["name"]: row["samples_a_second"] for row in on_card["figures"]}
+    cores = {row["what"]: row["median"] for row in on_cpu["table"]}
+    return {
+        method: {
+            NVLINK: cards[f"{method}, 1e+09 clicks"],
+            ETHERNET: CORES * 1e9 / cores[ONE_CORE[method]],
+        }
+        for method in STRATEGIES
+    }
+
+
+def memory() -> Table:
+    """Gigabytes of a rank, in one process, on 8 cards and on 16 machines."""
+    rows = []
+    for method, strategy in STRATEGIES.items():
+        for what, ranks, engine in (
+            ("one card", 1, "cuda"),
+            ("8 cards", 8, "cuda"),
+            ("one machine", 1, "cpu"),
+            ("16 machines", 16, "cpu"),
+        ):
+            plan = replace(LARGE, ranks=ranks, strategy=strategy, engine=engine)
+            held = {part.name: part.n_bytes for part in plan.memory()}
+            rest = plan.total("host") + plan.total("card") - held["user rows, moments"]
+            rows.append(
+                cells(
+                    code(method),
+                    what,
+                    *(
+                        _gigabytes(n)
+                        for n in (
+                            held["user rows, moments"],
+                            rest,
+                            plan.total("card"),
+                            plan.total("host"),
+                        )
+                    ),
+                )
+            )
+    heads = ["", "", "user rows, GB", "the rest, GB", "on the card, GB", "on the host, GB"]
+    return Table("scaling-memory", "Memory of a rank", heads, rows, [_sizes(LARGE)], words=2)
+
+
+def exchange(of: Speeds) -> Table:
+    """A step by items and batch: what travels, how long, and whether more ranks are faster."""
+    rows = []
+    for method, items in (("ubo", 10**4), ("ubo", 10**5), ("ubo", 10**6), ("umf", 10**6)):
+        for batch_size in (1 << 12, 1 << 16, 1 << 20):
+            plan = replace(
+                LARGE, ranks=8, items=items, batch_size=batch_size, strategy=STRATEGIES[method]
+            )
+            parts = [code(method), f"{items:,}", f"{batch_size:,}", f"{plan.step_bytes / 1e6:,.1f}"]
+            for network in (NVLINK, ETHERNET):
+                rate = of[method][network]
+                alone = batch_size * (1 + plan.negatives) / rate
+                parts += [
+                    f"{1e3 * alone:,.2f}",
+                    f"{1e3 * plan.exchange_seconds(network):,.2f}",
+                    f"{speed_up(plan, network, pairs_a_second=rate):.2f}",
+                    f"{most_that_pay(plan, network, pairs_a_second=rate)}",
+                ]
+            rows.append(cells(*parts))
+    heads = ["", "items", "batch", "MB a step"]
+    for what in ("8 cards", "16 machines"):
+        heads += [f"one of {what}, ms", "exchange, ms", f"{what} ×", "pays up to"]
+    note = (
+        f"{LARGE.negatives} items drawn for each click, dim {LARGE.dim}. One card: "
+        f"{of['ubo'][NVLINK] / 1e6:,.0f} million pairs a second with ubo, "
+        f"{of['umf'][NVLINK] / 1e6:,.0f} with umf, measured; one machine of {CORES} cores as "
+        f"fast as the measured one: {of['ubo'][ETHERNET] / 1e6:,.0f} and "
+        f"{of['umf'][ETHERNET] / 1e6:,.0f}."
+    )
+    return Table("scaling-exchange", "Synchronous exchange", heads, rows, [note])
+
+
+def rotating(of: Speeds) -> Table:
+    """An epoch with synchronous exchange, and with blocks of items that go round."""
+    rows = []
+    for method, strategy in STRATEGIES.items():
+        for network in (NVLINK, ETHERNET):
+            plan = replace(LARGE, ranks=network.ranks, strategy=strategy)
+            rate = {"pairs_a_second": of[method][network]}
+            rows.append(
+                cells(
+                    code(method),
+                    network.name,
+                    f"{plan.steps * plan.step_bytes / 1e12:,.1f}",
+                    f"{plan.rotated_bytes() / 1e12:,.4f}",
+                    f"{speed_up(plan, network, **rate):.2f}",
+                    f"{rotating_speed_up(plan, network, **rate):.1f}",
+                )
+            )
+    heads = ["", "", "synchronous, TB", "rotating, TB", "synchronous ×", "rotating ×"]
+    return Table("scaling-rotating", "Rotating blocks", heads, rows, [_sizes(LARGE)], words=2)
+
+
+def on_a_card(document: dict[str, Any]) -> Table:
+    """A group of one rank against none, and two ranks on one card against one process."""
+    rows = []
+    for name, of in document["one_rank"].items():
+        cost = (
+            f"× {of['group_over_none']:.3f}; through the exchange × {of['exchange_over_none']:.2f}"
+        )
+        rows.append(cells(f"one rank: {name}", cost, *_exchanged(of)))
+    for name, of in document["two_ranks_on_one_card"].items():
+        apart = f"{of['from_one_process']:.0e} from one process"
+        rows.append(cells(f"two ranks: {name}", apart, *_exchanged(of)))
+    heads = ["", "against one process", "MB a step", "planned, at most", "ms of sums a step"]
+    note = f"{document['card']}, torch {document['torch']}: `{document['command']}`."
+    return Table("scaling-card", "Ranks on one card", heads, rows, [note], words=2)
+
+
+def _exchanged(of: dict[str, Any]) -> list[str]:
+    return [
+        f"{of['bytes_a_step'] / 1e6:,.3f}",
+        f"{of['planned_bytes_a_step'] / 1e6:,.3f}",
+        f"{1e3 * of['seconds_of_sums_a_step']:,.2f}",
+    ]
+
+
+def _sizes(plan: Training) -> str:
+    return (
+        f"{plan.users:,} users, {plan.items:,} items, {plan.clicks:,} clicks, dim {plan.dim}, "
+        f"batches of {plan.batch_size:,}, {plan.negatives} items drawn for each click."
+    )
+
+
+def _gigabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:,.1f}"

@@ -1,0 +1,126 @@
+"""One of several ranks on a GPU: its samples of some batches, and the sums between kernels.
+
+Every rank has the samples of its own users, and of the items the rows that any rank touches. Only
+these rows are added up: the whole table never has fewer bytes, and Adam must know the touched rows
+in any case. The ranks tell each other the rows of many batches at a time.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unexposed.engine.exchange import Exchange
+from unexposed.sampling.samples import Samples
+
+SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks tell each other at a time
+# what users share and a phase of `pairs` or `validate` fills: a table, and a part of its rows
+FILLS = {
+    "AHEAD": ("item_factors", "AHEAD"),
+    "ALONG": ("item_factors", "ALONG"),
+    "GRADIENT": ("item_factors", "GRADIENT"),
+    "EXPOSURE_GRADIENT": ("gate", "GRADIENT"),
+}
+READS = ("ALONG", "EXPOSURE_GRADIENT")  # phases that read what earlier ones have filled
+
+
+class Sums:
+    """What users share, added up over ranks: sums of gradients, of a loss, of a count."""
+
+    def __init__(
+        self, exchange: Exchange, tables: Mapping[str, Tensor], kernels: Any, dim: int
+    ) -> None:
+        self._exchange, self._tables, self._kernels, self._dim = exchange, tables, kernels, dim
+        self._both = torch.arange(2, device=tables["item_factors"].device)  # of the gate, w and b
+        self._waiting: list[tuple[str, str]] = []  # filled on this rank alone
+
+    def of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._exchange.total(values)
+
+    def meet(self) -> None:
+        """Wait on the host: a rank that has failed is noticed here, and by a card it is not."""
+        self.number(1)
+
+    def number(self, own: int) -> int:
+        """The sum of a count over ranks."""
+        return int(self.of({"count": torch.tensor([own], dtype=torch.int64)})["count"])
+
+    def touched(self, keys: Tensor) -> NDArray[Any]:
+        """The keys that any rank has, ascending; one rank may have a key many times."""
+        return self._exchange.touched(torch.unique(keys).cpu().numpy())[0]
+
+    def note(self, name: str, phase: str) -> None:
+        """Remember what this kernel has filled."""
+        if name != "adam":
+            self._waiting.append(FILLS[phase])
+
+    def add_up(self, rows: Tensor, *, before: tuple[str, str]) -> None:
+        """Add up over ranks, at these rows of items, what this kernel is about to read."""
+        name, phase = before
+        if not self._waiting or (name != "adam" and phase not in READS):
+            return
+        parts = {table: self._part(table, part) for table, part in self._waiting}
+        at = {table: self._both if table == "gate" else rows for table in parts}
+        own = {table: sums.index_select(0, at[table]) for table, sums in parts.items()}
+        for table, total in self.of(own).items():
+            parts[table].index_copy_(0, at[table], total)
+        self._waiting.clear()
+
+    def _part(self, table: str, part: str) -> Tensor:
+        """One part of every row of a table, (rows, dim)."""
+        return self._tables[table][:, getattr(self._kernels, part).value, : self._dim]
+
+
+class Span:
+    """This rank's samples of some batches on the GPU, and the items that any rank touches."""
+
+    def __init__(self, samples: Samples, batch_size: int, items: Tensor, sums: Sums) -> None:
+        device = items.device
+        self._batch_size, self._n_items = batch_size, len(items)
+        self._bounds = samples.bounds(batch_size)  # of own clicks
+        count = len(self._bounds) - 1
+        self.n_clicks: list[int] = np.diff(self._bounds).tolist()
+        self._on_all_ranks = np.minimum(
+            batch_size, samples.n_clicks - batch_size * np.arange(count)
+        )
+        item = torch.from_numpy(samples.items).to(device)
+        batch = torch.from_numpy(np.diff(samples.start[self._bounds])).to(device)
+        keys = torch.repeat_interleave(batch) * self._n_items + item
+        found = sums.touched(keys)
+        self._first_row = np.searchsorted(found, self._n_items * np.arange(count + 1))
+        self._touched = torch.from_numpy(found % self._n_items).to(device)
+        self._device = device
+        self.columns = {
+            "batch_size": batch_size,
+            "click_user": torch.from_numpy(samples.users).to(device),
+            "click_start": torch.from_numpy(samples.start).to(device),
+            "click_weight": torch.from_numpy(samples.weight).to(device, items.dtype),
+            "pair_item": item,
+            "touched": self._touched,
+        }
+
+    def rows_of(self, number: int) -> Tensor:
+        """The item rows that any rank touches in this batch of the span, ascending."""
+        return self._touched[self._first_row[number] : self._first_row[number + 1]]
+
+    def states(self, *, base: int, steps: int, batches: int) -> Tensor:
+        """The `state` of each batch, (batches, places of `kernels.py`).
+
+        The kernels count steps from the click that a batch starts at, which is not a multiple of
+        the batch size here: hence the difference.
+        """
+        first, number = self._bounds[:-1], np.arange(len(self.n_clicks))
+        state = [
+            *(first, first, self._bounds[1:], np.full_like(first, base)),
+            steps + number - first // self._batch_size,
+            *(self._on_all_ranks, batches + number, self._first_row[:-1], self._first_row[1:]),
+        ]
+        return torch.from_numpy(np.stack(state, axis=1)).to(self._device)
+
+
+def batches_a_span(samples: Samples, batch_size: int, pairs: int) -> int:
+    """How many batches have about SPAN of all ranks' pairs: the same number on every rank."""
+    return max(1, SPAN * samples.n_clicks // max(1, batch_size * pairs))

@@ -1,0 +1,39 @@
+"""Room on the GPU for the samples of some batches."""
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unexposed.engine.cuda.drawing import DeviceSampler
+from unexposed.sampling.samples import Samples
+
+
+class Space:
+    """Room for the samples of some batches, and the graph of steps on them."""
+
+    def __init__(self, batch_size: int, pairs: int, batches: int, like: Tensor) -> None:
+        self.batch_size, self.pairs, self._batches = batch_size, pairs, batches
+        clicks = batch_size * batches
+        self.columns = {
+            "click_user": like.new_zeros(clicks, dtype=torch.int32),
+            "click_start": like.new_zeros(clicks + 1, dtype=torch.int64),
+            "click_weight": like.new_zeros(clicks),
+            "pair_item": like.new_zeros(pairs * batches, dtype=torch.int32),
+        }
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def holds(self, batch_size: int, pairs: int, batches: int) -> bool:
+        """Whether this many batches fit, each of at most this many pairs."""
+        return batch_size == self.batch_size and pairs <= self.pairs and batches <= self._batches
+
+    def copy(self, samples: Samples) -> None:
+        arrays: list[NDArray[Any]] = [samples.users, samples.start, samples.weight, samples.items]
+        for column, array in zip(self.columns.values(), arrays, strict=True):
+            column[: len(array)].copy_(torch.from_numpy(array))
+
+    def draw(self, sampler: DeviceSampler, first: int, count: int) -> None:
+        user, start, weight, item = self.columns.values()
+        torch.arange(count + 1, out=start[: count + 1]).mul_(sampler.pairs_a_click)
+        sampler.fill(user, weight, item, first=first, count=count)
