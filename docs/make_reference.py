@@ -31,7 +31,7 @@ TOPICS = {
     "Inputs": "Features Side Split split with_items world",
     "Reading": "read_features read_judged read_log read_pairs read_traffic LogWarning InputError",
     "Training": "make Recommender Estimator tune Study",
-    "Models": "Model load Rules export_model",
+    "Models": "Model load load_partitions Rules export_model",
     "Evaluating": "compare Comparison describe evaluate Evaluation report Page",
 }
 REGISTRIES = {"PROTOCOLS", "DATASETS", "METHODS", "METRICS", "CRITERIA"}

@@ -13,7 +13,7 @@ from command import python, unexposed
 from unexposed import memory
 from unexposed.data.read import read_log
 from unexposed.errors import InputError
-from unexposed.files import archive
+from unexposed.files import arrays
 from unexposed.methods import load, make
 
 resource = pytest.importorskip("resource")
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_mapped_is_not_called_damaged(here, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(archive.mmap, "mmap", full)
+    monkeypatch.setattr(arrays.mmap, "mmap", full)
     with pytest.raises(InputError, match="Cannot allocate memory; raise `ulimit -v`"):
         load("model")
 

@@ -43,7 +43,7 @@ def test_criterion_prints_exactly_one_json_document(log, done):
         ("", "give either a LOG or --dataset NAME"),
         ("shop.csv --dataset coat", "give either a LOG or --dataset NAME"),
         ("--dataset coat --user u", "give --dataset, or a LOG with its columns"),
-        ("shop.csv --models 99", "models must be between 3 and 24, got 99"),
+        ("shop.csv --models 99", "models must be between 3 and 60, got 99"),
     ],
 )
 def test_what_criterion_cannot_do_is_one_sentence(log, run, words, message):
