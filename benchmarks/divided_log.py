@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 PARTS, ITEMS = 16, 2_000
-SETTINGS = {"epochs": 1, "dim": 64, "batch_size": 8192, "refit": "false", "negatives": 5}
+SETTINGS = {"epochs": 2, "dim": 64, "batch_size": 8192, "refit": "false", "negatives": 5}
 
 
 def draw(folder: Path, users: int, clicks: int) -> None:
@@ -77,7 +77,7 @@ def lists(place: Path) -> pl.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=400_000)
+    parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--clicks", type=int, default=10_000_000)
     parser.add_argument("--method", default="ubo")
     parser.add_argument("--ranks", type=int, default=2)
