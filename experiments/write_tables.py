@@ -187,6 +187,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "step table": (ENGINE, written(benchmarks.step, "step")),
     "estimator table": (ENGINE, written(benchmarks.estimator, "estimator")),
     "card table": (GPU, written(benchmarks.card, "engine_cuda")),
+    "ranks on cores table": (SCALING, written(scaling.on_cores, "scaling")),
+    "whole log table": (SCALING, written(scaling.whole_log, "divided_log")),
     "scaling memory table": (SCALING, lambda: markdown(scaling.memory())),
     "exchange table": (SCALING, with_speeds(scaling.exchange)),
     "rotating table": (SCALING, with_speeds(scaling.rotating)),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from unexposed.cards import NONE
 from unexposed.report.tables import Table, cells, code
 from unexposed.training.plan import (
     ETHERNET,
@@ -155,3 +156,59 @@ def _sizes(plan: Training) -> str:
 
 def _gigabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:,.1f}"
+
+
+def on_cores(found: dict[str, Any]) -> Table:
+    """Steps of ranks on the two cores of one machine, over gloo."""
+    rows = []
+    for batch_size, by_ranks in found["batches"].items():
+        for method in ("mf", "ubo"):
+            for ranks, own in by_ranks.items():
+                one = own[method]
+                alone, told = ranks == "1", [NONE, NONE]
+                if not alone:
+                    told = [f"{one['exchange'] * 1e3:.1f}", f"{one['bytes'] / 1e3:.0f}"]
+                rows.append(
+                    cells(
+                        code(method),
+                        f"{int(batch_size):,}",
+                        ranks,
+                        f"{one['step'] * 1e3:.1f}",
+                        *told,
+                        f"{one['memory'] / 1e6:.0f}",
+                        f"× {one['group of one']:.3f}" if alone else NONE,
+                    )
+                )
+    heads = ["", "batch", "ranks", "step, ms", "exchange, ms", "kB a step", "MB", "in a group"]
+    note = (
+        "`python benchmarks/scaling.py`: two cores, so four ranks wait for each other; MB: arrays "
+        "of a rank's engine; in a group: CPU time of one rank in a process group, beside none."
+    )
+    return Table("ranks-on-cores", "Ranks on two cores", heads, rows, [note], words=1)
+
+
+def whole_log(found: dict[str, Any]) -> Table:
+    """A large log from a folder to lists, by one process and by ranks."""
+    ranks = found["asked"]["ranks"]
+    rows = []
+    for command in ("fit", "recommend"):
+        alone, divided = found[f"{command}, 1"], found[f"{command}, {ranks}"]
+        most = max(divided["peaks"])
+        rows.append(
+            cells(
+                code(command),
+                f"{alone['peaks'][0]:.2f}",
+                f"{most:.2f}",
+                f"{100 * most / alone['peaks'][0]:.0f} %",
+                f"{alone['seconds']:.0f}",
+                f"{divided['seconds']:.0f}",
+            )
+        )
+    clicks, users = int(found["asked"]["clicks"]), int(found["asked"]["users"])
+    note = (
+        f"`python benchmarks/divided_log.py`: {clicks:,} clicks of {users:,} users in 16 Parquet "
+        f"files, {found['asked']['method']}, dim 64, two epochs on two cores. "
+        f"{100 * found['same']:.4f} % of the listed items are the same."
+    )
+    heads = ["", "one, GiB", f"each of {ranks}, GiB", "share", "one, s", f"{ranks} ranks, s"]
+    return Table("whole-log", "A log from folder to lists", heads, rows, [note], words=1)
