@@ -173,7 +173,7 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 AS_PAPER = ("mf", "bpr", "umf", "ubo", "ubo-frozen")
 CPU, GPU = "docs/speed.md", "docs/gpu.md"
-SCALING = "docs/scaling_model.md"
+SCALING, RANKS = "docs/scaling_model.md", "docs/scaling_measured.md"
 READ_BY_CLICKS = {
     "mf": "MF",
     "umf-true": "UMF, true exposure",
@@ -187,12 +187,12 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "step table": (ENGINE, written(benchmarks.step, "step")),
     "estimator table": (ENGINE, written(benchmarks.estimator, "estimator")),
     "card table": (GPU, written(benchmarks.card, "engine_cuda")),
-    "ranks on cores table": (SCALING, written(scaling.on_cores, "scaling")),
-    "whole log table": (SCALING, written(scaling.whole_log, "divided_log")),
+    "ranks on cores table": (RANKS, written(scaling.on_cores, "scaling")),
+    "whole log table": (RANKS, written(scaling.whole_log, "divided_log")),
     "scaling memory table": (SCALING, lambda: markdown(scaling.memory())),
     "exchange table": (SCALING, with_speeds(scaling.exchange)),
     "rotating table": (SCALING, with_speeds(scaling.rotating)),
-    "ranks on a card table": (SCALING, on_a_card),
+    "ranks on a card table": (RANKS, on_a_card),
     "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),
