@@ -63,6 +63,7 @@ def test_ctrl_c_keeps_the_best_model_so_far(here):
     code, err = interrupted_at(words, "epoch", here)
     assert code == 0, err
     assert "(interrupted)" in err
+    assert "not compared with popularity: the training was interrupted" in err
     model = load("model", verify=True)
     assert isinstance(model.clicks, Clicks)
     assert 1 <= model.facts["best_epoch"] <= model.facts["epochs_run"] == len(model.facts["losses"])

@@ -33,6 +33,7 @@ def rated(*ratings: object) -> str:
 
 LOGS = {  # what a file holds, further options, and the words of the refusal
     "empty": ("", "", "empty"),
+    "no header": ("u1,i1,5.0\nu2,i2,3.0\n", "", "first line seems to be a row"),
     "header only": ("user,item\n", "", "bad.csv"),
     "wrong delimiter": (LOG.replace(",", ";"), "", "delimiter"),
     "missing column": (LOG.replace("user,", "customer,"), "--user custmer", "custmer customer"),

@@ -111,10 +111,13 @@ def fit(
 def verdict_lines(model: "Model") -> list[str]:
     """A sentence for each rival of the model on held-out clicks; a warning where it loses."""
     from unexposed.ranking.verdict import RIVAL, gains_of_facts
+    from unexposed.training.loop import INTERRUPTED
 
     name, said = model.method.name, [str(one) for one in model.verdicts]
     if name == RIVAL:
         return [f"{name} is the list that other methods are compared with"]
+    if not said and model.facts.get("ended") == INTERRUPTED:
+        return [f"not compared with {RIVAL}: the training was interrupted"]
     if not said:
         return [
             f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "

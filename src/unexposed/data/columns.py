@@ -64,7 +64,18 @@ def no_column(table: Table, role: str, given: str | None) -> InputError:
             "relevance=, or a rating with rating= (--rating); clicks alone can judge only in the "
             "whole catalogue (--protocol catalogue)"
         )
-    return InputError(f"{table.name} has no {what}{header} ({near}): name it with {cure}")
+    cure = f"name it with {cure}"
+    if given is None and header and any(map(_is_number, table.columns)):
+        cure = "its first line seems to be a row: put names above it, such as user,item"
+    return InputError(f"{table.name} has no {what}{header} ({near}): {cure}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
