@@ -34,7 +34,7 @@ def _read(path: Path) -> Any:
 
 @cache
 def results() -> tuple[dict[str, Any], list[Section]]:
-    found = document(HERE)
+    found = document(HERE, without=("exposure", "shown"))  # `places` reads these
     return found, sections(found)
 
 

@@ -18,14 +18,12 @@ def model(here):
 
 RECOMMEND = {  # what is typed → how many lines the file has
     "unexposed recommend model -k 3": 1 + 12 * 3,
-    "unexposed recommend model -k 3 --users ids.txt": 1 + 2 * 3,
     "unexposed recommend model -k 3 --new-clicks newer.csv": 1 + 3,
 }
 
 
 @pytest.mark.parametrize("line", RECOMMEND)
 def test_redirected_recommendations_are_in_the_file_and_not_on_the_terminal(model, line):
-    Path("ids.txt").write_text("u1\nu3\n")
     Path("newer.csv").write_text("user,item\nnew,i1\nnew,i2\n")
     seen = typed(f"{line} > lists.csv")
     assert seen.code == 0, seen.text

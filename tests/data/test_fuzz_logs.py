@@ -70,7 +70,7 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("words", COMMANDS)
 @given(data=st.data())
 def test_a_command_ends_well_or_in_one_sentence(here, words, capfd, data):

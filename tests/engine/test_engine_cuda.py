@@ -247,12 +247,9 @@ INTERPRETER_RUNS = {
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
         "[low_variance-1-float64]",
         f"{OF_RANKS}_parameters_of_one_process[bilevel in parts-3-float64]",
-        f"{OF_RANKS}_parameters_of_one_process[joint-2-float64]",
     ],
     "given exposure and drawing": [
         f"{AGREES}[loss=low_variance exposure=item-float64-cuda]",
-        f"{AGREES}[loss=inverse_propensity exposure=pair-float64-cuda]",
-        f"{AGREES}[loss=inverse_propensity_squared exposure=item-float64-cuda]",
         f"{AGREES}[loss=low_variance_squared exposure=none-float32-cuda]",
         f"{AGREES}[loss=pairwise exposure=none-float64-cuda]",
         f"{AGREES}[loss=inverse_propensity biases=both exposure=pair-float64-cuda]",
@@ -272,7 +269,6 @@ INTERPRETER_RUNS = {
         f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",
         f"{OF_RANKS}_parameters_of_one_process[bilevel_on_batch-2-float64]",
         f"{OF_RANKS}_parameters_of_one_process[bpr-3-float64]",
-        f"{OF_RANKS}_parameters_of_one_process[relmf-2-float32]",
     ],
 }
 

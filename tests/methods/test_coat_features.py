@@ -71,7 +71,7 @@ def of_users(clicks: Clicks, users: NDArray[np.int64]) -> Clicks:
 
 def test_the_exposure_of_new_users_from_features_is_like_what_their_clicks_teach(coat, clicks):
     """Of users' deviations from the mean exposure of each item: popularity alone correlates 0."""
-    settings = {"epochs": 40, "patience": 0, "refit": False, "exposure_learning_rate": 3e-3}
+    settings = {"epochs": 25, "patience": 0, "refit": False, "exposure_learning_rate": 5e-3}
     method = make("ubo", strategy="joint", **settings)
     features = coat.user_features
     assert features is not None

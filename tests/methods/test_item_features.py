@@ -33,7 +33,7 @@ def shop(checkerboard) -> tuple[Clicks, Features]:
 
 def fit(name: str, shop: tuple[Clicks, Features], progress: Progress | None = None, **settings):
     clicks, features = shop
-    method = quick(name, **{"epochs": 40, "refit": False} | settings)
+    method = quick(name, **{"epochs": 25, "refit": False} | settings)
     side = Side(item_features=features)
     return method.fit(clicks, seed=0, side=side, progress=progress or Silent())
 

@@ -1,6 +1,6 @@
 """A folder of experiments and its results, as one document of plain data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,18 @@ from unexposed.report import summary
 METRIC = "dcg@3"  # shown in figures and tested in tables
 
 
-def document(folder: Path, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
-    """Everything in the report: the experiments, their results, what is still missing."""
-    paths = [path for path in files(folder) if experiment.is_experiment(path)]
+def document(
+    folder: Path, say: Callable[[str], object] = lambda _: None, *, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """Everything in the report: the experiments, their results, what is still missing.
+
+    Folders of experiments can be left out by name.
+    """
+    paths = [
+        path
+        for path in files(folder)
+        if path.parent.name not in without and experiment.is_experiment(path)
+    ]
     if not paths:
         raise InputError(f"{folder} holds no experiment: a TOML file with a kind, as in kind = …")
     found = []
