@@ -236,12 +236,9 @@ OF_RANKS = f"{Path(__file__).with_name('test_exchange_cuda.py')}::test_ranks_on_
 INTERPRETER_RUNS = {
     "learned exposure": [
         f"{AGREES}[loss=low_variance strategy=bilevel offset=2.5 steps=10-float64-cuda]",
-        f"{AGREES}[loss=low_variance strategy=bilevel validation_batch=40-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=joint steps=10-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel_on_batch item_weights=True-float64-cuda]",
-        f"{AGREES}[loss=low_variance strategy=bilevel_on_batch offset=0.8-float32-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel dim=17 steps=24-float64-cuda]",
-        f"{AGREES}[loss=low_variance strategy=bilevel biases=both lookahead=0.5-float64-cuda]",
         f"{AGREES}[loss=low_variance strategy=bilevel_on_batch biases=both lookahead=0.5"
         "-float64-cuda]",
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
@@ -250,8 +247,6 @@ INTERPRETER_RUNS = {
     ],
     "given exposure and drawing": [
         f"{AGREES}[loss=low_variance exposure=item-float64-cuda]",
-        f"{AGREES}[loss=low_variance_squared exposure=none-float32-cuda]",
-        f"{AGREES}[loss=pairwise exposure=none-float64-cuda]",
         f"{AGREES}[loss=inverse_propensity biases=both exposure=pair-float64-cuda]",
         f"{AGREES}[loss=pairwise biases=item exposure=pair-float64-cuda]",
         f"{AGREES}[loss=inverse_propensity_pairwise item_weights=True-float64-cuda]",
