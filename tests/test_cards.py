@@ -8,8 +8,9 @@ import pytest
 import unexposed as ux
 from small import fitted
 from unexposed.cards import Card, Curve, counted, html
-from unexposed.data.clicks import Clicks, Ratings
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.ratings import Ratings
 
 HOSTILE = "<script>alert('x')</script>&"
 

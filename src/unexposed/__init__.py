@@ -14,7 +14,7 @@ from unexposed.version import __version__
 _HOME = {
     "Clicks": "data.clicks",
     "Judgements": "data.clicks",
-    "Ratings": "data.clicks",
+    "Ratings": "data.ratings",
     "Split": "data.clicks",
     "Impressions": "data.shown",
     "Traffic": "data.shown",
@@ -57,9 +57,10 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
-    from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
+    from unexposed.data.clicks import Clicks, Judgements, Split
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, with_items
+    from unexposed.data.ratings import Ratings
     from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.read_features import read_features
     from unexposed.data.read_traffic import read_traffic

@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Clicks, Judgements, Ratings, Split
+from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.ids import Ids
+from unexposed.data.ratings import Ratings
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 

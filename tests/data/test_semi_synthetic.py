@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from unexposed.data import simulate
-from unexposed.data.clicks import Ratings
 from unexposed.data.datasets import load, locate
 from unexposed.data.ids import Ids
+from unexposed.data.ratings import Ratings
 from unexposed.data.semi_synthetic import GENERATORS, converged, saito, trim
 from unexposed.data.simulate import World
 from unexposed.errors import InputError

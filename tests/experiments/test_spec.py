@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets, simulate
-from unexposed.data.clicks import Ratings
 from unexposed.data.ids import Ids
+from unexposed.data.ratings import Ratings
 from unexposed.data.semi_synthetic import GENERATORS
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import refuse_shared

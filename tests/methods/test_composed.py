@@ -6,8 +6,9 @@ import pytest
 from small import clicks_of, fitted, quick
 from unexposed.data.clicks import Clicks
 from unexposed.methods import METHODS, make
-from unexposed.methods.composed import ComposedMethod, PairSettings
+from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.known import Told
+from unexposed.methods.shared_settings import PairSettings
 from unexposed.model import fold_in
 from unexposed.training.given import Side
 

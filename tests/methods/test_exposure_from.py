@@ -17,8 +17,9 @@ from unexposed.errors import InputError
 from unexposed.evaluation.truth import by_truth
 from unexposed.maths.losses import LOSSES
 from unexposed.methods import METHODS, load
-from unexposed.methods.composed import ComposedMethod, PopularitySettings
+from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.known import Known, Told, share_shown
+from unexposed.methods.shared_settings import PopularitySettings
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Drawing
 from unexposed.training.given import Side

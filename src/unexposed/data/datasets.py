@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unexposed.data.clicks import Ratings, pair_keys
+from unexposed.data.clicks import pair_keys
 from unexposed.data.fetch import download as fetch
 from unexposed.data.fetch import fault as fault
 from unexposed.data.ids import Ids
 from unexposed.data.rating_data import HOLDS
 from unexposed.data.rating_data import Dataset as Dataset
 from unexposed.data.rating_data import RatingData as RatingData
+from unexposed.data.ratings import Ratings
 from unexposed.data.shown_sets import SHOWN_SETS
 from unexposed.errors import InputError, did_you_mean
 

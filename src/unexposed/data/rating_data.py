@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Ratings
+from unexposed.data.ratings import Ratings
 from unexposed.data.shown import KnownExposure
 
 HOLDS = {  # what a data set may hold beside clicks → what it is

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Ratings, drawn
+from unexposed.data.clicks import drawn
 from unexposed.data.ids import Ids
 from unexposed.data.rating_data import Dataset, RatingData
+from unexposed.data.ratings import Ratings
 from unexposed.data.shown import Impressions, KnownExposure
 from unexposed.errors import InputError, did_you_mean, plain
 

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices, Judgements, Ratings, Split
+from unexposed.data.clicks import Clicks, Indices, Judgements, Split
+from unexposed.data.ratings import Ratings
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import off_policy

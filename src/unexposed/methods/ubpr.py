@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.methods.composed import ComposedMethod, Composition, PopularitySettings
+from unexposed.methods.composed import ComposedMethod, Composition
 from unexposed.methods.exposures import Given
+from unexposed.methods.shared_settings import PopularitySettings
 from unexposed.sampling.samples import Drawing
 from unexposed.settings import setting
 
