@@ -146,7 +146,7 @@ def alone(batch: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Seconds of a step without a group and in a group of one, in turn; the items learned."""
     found, items = {}, {}
     for name, objective in OBJECTIVES.items():
-        engines = {"no group": None, "group of one": Divided(Ranks())}
+        engines = {"no group": None, "group of one": Divided(Ranks().meet())}
         made = {label: new_engine(objective, 0, 1, e) for label, e in engines.items()}
         taken: dict[str, list[Any]] = {label: [] for label in made}
         for _ in range(EPOCHS):

@@ -137,7 +137,7 @@ def in_turn(
         with ranks.together() as others:
             assert others is None  # a group of one is one process
             seconds["group"].append(time_epoch(run))
-        alone = ranks.Ranks()
+        alone = ranks.Ranks().meet()
         alone.add_up(torch.ones(1, device="cuda"))  # makes its NCCL group
         exchange = Counting(alone, timed=number == 0)  # waiting for the card slows the others
         shared = with_exchange(method, log, guide, exchange)

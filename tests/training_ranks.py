@@ -216,6 +216,21 @@ def failures(rank: int) -> dict[str, str]:
     return found
 
 
+def meeting(rank: int) -> float:
+    """When rank 0 went on, and when rank 1, which is slow, was connected."""
+    new_group, times = dist.new_group, list[float]()
+
+    def slow(**options: Any) -> Any:
+        group = new_group(**options)
+        time.sleep(0.3)
+        times.append(time.monotonic())
+        return group
+
+    with mock.patch.object(dist, "new_group", slow if rank == 1 else new_group), ranks.together():
+        times.append(time.monotonic())
+    return times[0]
+
+
 def of_traffic(method: Any) -> Model:
     clicks = log("mf")
     pairs = [np.zeros(1, dtype=np.int32)] * 2

@@ -51,11 +51,20 @@ class Ranks:
     """The ranks of one training, with a gloo group of their own, so with a time limit of ours."""
 
     def __init__(self) -> None:
-        limit = timedelta(seconds=LIMIT)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._failure = f"unexposed/{next(_numbers)}/failure"
         self._store: Any = dist.distributed_c10d._get_default_store()
-        self._group: Any = _answer(lambda: dist.new_group(backend="gloo", timeout=limit))
+        self._group: Any = None
+
+    def meet(self) -> Ranks:
+        """Connect with the others, and wait until all are connected.
+
+        Without the wait a rank that fails at once would close a connection that is half made.
+        """
+        limit = timedelta(seconds=LIMIT)
+        self._group = _answer(lambda: dist.new_group(backend="gloo", timeout=limit))
+        self.add_up(torch.zeros(1))
+        return self
 
     def add_up(self, buffer: Tensor) -> None:
         """Replace the buffer by its sum over ranks: the same bits on all of them."""
@@ -153,7 +162,8 @@ class Ranks:
     def close(self) -> None:
         """Leave; a rank that still waits for this one fails at once."""
         self._leave_cards()
-        dist.destroy_process_group(self._group)
+        if self._group is not None:
+            dist.destroy_process_group(self._group)
         self._group = None  # with its last reference the connections close
 
     _cards: Any = None  # the group that adds up on cards, made when it is first needed
@@ -215,6 +225,7 @@ def together() -> Iterator[Ranks | None]:
         return
     ranks = _current = Ranks()
     try:
+        ranks.meet()
         yield ranks
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:

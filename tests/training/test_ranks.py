@@ -13,6 +13,7 @@ from training_ranks import (
     every_outcome,
     failures,
     log,
+    meeting,
     on_ranks,
     outcome,
     own,
@@ -32,7 +33,8 @@ def alone() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two(alone, tmp_path_factory) -> list[list[Any]]:
-    return on_ranks(2, tmp_path_factory.mktemp("two"), every_outcome, own, failures, answers)
+    works = every_outcome, own, failures, answers, meeting
+    return on_ranks(2, tmp_path_factory.mktemp("two"), *works)
 
 
 def leaves(facts: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -91,7 +93,7 @@ def test_an_exchange_with_nobody_changes_nothing(alone, tmp_path, monkeypatch):
     place = f"file://{tmp_path}/store"
     dist.init_process_group("gloo", init_method=place, rank=0, world_size=1)
     try:
-        monkeypatch.setattr(ranks, "_current", ranks.Ranks())
+        monkeypatch.setattr(ranks, "_current", ranks.Ranks().meet())
         assert_alike(every_outcome(0), alone)
     finally:
         dist.destroy_process_group()
@@ -129,7 +131,7 @@ def test_ranks_find_means_and_the_smallest_as_one_process_does(two):
 
 
 def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
-    for _, _, found, _ in two:
+    for _, _, found, *_ in two:
         for name in ("wmf", "expomf", "cjmf", "ease"):
             assert found[name].startswith(f"{name} cannot be trained by several ranks")
         assert found["all pairs"].startswith("several ranks draw negatives")
@@ -138,13 +140,19 @@ def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
 
 
 def test_ranks_that_were_given_different_things_all_say_so(two):
-    for _, _, found, _ in two:
+    for _, _, found, *_ in two:
         assert found["other seed"].startswith("ranks 0 and 1 differ in the seed")
 
 
 def test_the_failure_of_one_rank_ends_all_with_its_reason(two):
     assert two[1][2]["in a step"] == "the disk is full"
     assert two[0][2]["in a step"] == "rank 1 failed: the disk is full"
+
+
+def test_no_rank_goes_on_before_all_are_connected(two):
+    """One that failed at once would close a connection that is half made."""
+    (*_, went_on), (*_, connected) = two
+    assert went_on > connected
 
 
 def test_a_rank_waits_for_a_late_one_no_longer_than_the_limit(two):
