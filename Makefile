@@ -10,9 +10,9 @@ setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 constraints:  # exact versions with hashes; needs uv, and WHEELS=folder with the CPU build of torch

@@ -14,6 +14,9 @@ from docs_tables import benchmarks, comparisons, scaling, serving, stored, verdi
 from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
 from docs_tables.stored import Place
+from unexposed.cards import number
+from unexposed.evaluation.significance import bootstrap_interval
+from unexposed.report.experiment_tables import paper_figure
 from unexposed.report.experiments import document
 from unexposed.report.sections import Section, sections
 from unexposed.report.tables import Table, markdown, shown
@@ -86,7 +89,18 @@ def real_traffic() -> str:
         if pair := compared_with(refitted[where]):
             columns.append(comparisons.Column(f"{where} DCG@3, all clicks", pair[0], "dcg@3", {}))
     table = comparisons.columns("real", "Real random traffic", columns, PAPER["titles"])
-    return "\n\n".join([markdown(table), *_lacking([*asked.values(), *refitted.values()])])
+    lacking = _lacking([*asked.values(), *refitted.values()])
+    return "\n\n".join([markdown(table), _how_sure("ubo", asked), *lacking])
+
+
+def _how_sure(arm: str, asked: dict[str, dict[str, Any]]) -> str:
+    """The interval of an arm's DCG@3 on each data set, with the paper's figure."""
+    said = []
+    for place in places("real", "held_out"):
+        low, high = bootstrap_interval(place.values[arm].mean(axis=0), seed=0)
+        theirs = paper_figure(PAPER[asked[place.title]["data"]["dataset"]], "dcg@3", arm)
+        said.append(f"{place.title} {number(low)} … {number(high)} ({theirs})")
+    return f"95 % interval of `{arm}`'s DCG@3 over users: {', '.join(said)}."
 
 
 def _lacking(abouts: Iterable[dict[str, Any]]) -> list[str]:
