@@ -100,6 +100,24 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
     assert (best["settings"], best["epochs"]) == ({"exponent": max(1.0, -1.0, key=value)}, None)
 
 
+def test_a_study_without_its_journal_goes_on_from_the_trials_of_its_document(clicks, tmp_path):
+    first = study(clicks, tmp_path, trials=12)
+    (tmp_path / "study.journal").unlink()
+    more = study(clicks, tmp_path, trials=15)
+    assert more["trials"][:12] == first["trials"]
+    assert len(more["trials"]) == 15
+    assert more["best"]["value"] >= first["best"]["value"]
+    (tmp_path / "study.journal").unlink()
+    again = study(clicks, tmp_path, trials=16)
+    kept = max(again["trials"], key=lambda trial: trial["value"])
+    assert again["best"]["trial"] == kept["number"]
+    assert again["best"]["epochs"] is not None
+    other = study(clicks, tmp_path / "other", trials=3, splits=2)
+    (tmp_path / "other" / "study.journal").unlink()
+    anew = study(clicks, tmp_path / "other", trials=4)  # of one split: none of its trials fit
+    assert [trial["value"] for trial in anew["trials"]][:3] != [t["value"] for t in other["trials"]]
+
+
 def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
     train, held_out = clicks.hold_out(fraction=0.2, seed=0)
     for epoch_by, window in (("held_out", 3), ("validation", 1)):

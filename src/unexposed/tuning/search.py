@@ -106,17 +106,15 @@ def tune(
         "by": by,
     }
     written = folder / f"{name}.json"
-    done = (
-        None if journal.exists() else _finished(written, _about(task, clicks), trials, type(method))
-    )
-    if done is not None:
+    done = _finished(written, _about(task, clicks), type(method))
+    if done is not None and len(done["trials"]) >= trials and not journal.exists():
         say(f"{written} is finished: remove it to make it again")
         return done
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if lost := cut_back(journal):
             say(f"{journal} ended within a line, as on a full disk: dropped {lost:,} bytes")
-        _begin(_study(task, worker=0), task, clicks, start)
+        _begin(_study(task, worker=0), task, clicks, start, done)
         if workers == 1:
             _work(task, clicks, trials, 0, say)
         else:
@@ -145,13 +143,13 @@ def _usable(side: Side, method: Recommender) -> Side:
     return side.only(method.accepts | (side.given() - {"traffic"}))
 
 
-def _finished(path: Path, about: dict[str, Any], trials: int, cls: type) -> dict[str, Any] | None:
-    """The study in this file, if it is of the same clicks and settings and has all its trials."""
+def _finished(path: Path, about: dict[str, Any], cls: type) -> dict[str, Any] | None:
+    """The study in this file, if it is of the same clicks and settings."""
     try:
         study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         known = _completed(study, about, cls)
         same = all(known.get(key) == value for key, value in about.items())
-        return study if same and len(study["trials"]) >= trials else None
+        return study if same and study["trials"] else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -222,12 +220,24 @@ def _about(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
     return found
 
 
-def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str, Any]) -> None:
-    """Refuse a study of other clicks or settings; mark trials left running as failed."""
+def _begin(
+    study: Any,
+    task: dict[str, Any],
+    clicks: Clicks,
+    given: Mapping[str, Any],
+    done: dict[str, Any] | None,
+) -> None:
+    """Refuse a study of other clicks or settings; mark trials left running as failed.
+
+    A study without a journal, as it is handed on, goes on from the trials of its document.
+    """
     optuna = _optuna()
     method, about = task["method"], _about(task, clicks)
     known = study.user_attrs.get("about")
-    if known is None:
+    if known is None and done is not None:
+        _take_over(study, task, done)
+        study.set_user_attr("about", about)
+    elif known is None:
         study.set_user_attr("about", about)
         start = {k: getattr(method, k) for k in task["searched"]}
         study.enqueue_trial(start)
@@ -241,6 +251,31 @@ def _begin(study: Any, task: dict[str, Any], clicks: Clicks, given: Mapping[str,
         )
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def _take_over(study: Any, task: dict[str, Any], done: dict[str, Any]) -> None:
+    optuna = _optuna()
+    ended = [trial for trial in done["trials"] if trial["state"] in ("complete", "pruned")]
+    for trial in ended[len(study.get_trials(deepcopy=False)) :]:  # a stopped take-over goes on
+        attributes = {key: trial[key] for key in ("seconds", "criteria") if key in trial}
+        if trial["number"] == done["best"]["trial"]:
+            attributes["best_epochs"] = done["best"]["epochs"]
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=optuna.trial.TrialState[trial["state"].upper()],
+                value=trial["value"],
+                params=trial["settings"],
+                distributions={k: _distribution(v) for k, v in task["searched"].items()},
+                user_attrs=attributes,
+            )
+        )
+
+
+def _distribution(where: Any) -> Any:
+    kinds = _optuna().distributions
+    if isinstance(where, list):
+        return kinds.CategoricalDistribution(where)
+    return kinds.FloatDistribution(*where, log=True)
 
 
 def _completed(known: dict[str, Any], about: dict[str, Any], cls: type) -> dict[str, Any]:
@@ -457,6 +492,8 @@ def _complete(study: Any) -> bool:
 
 
 def _seconds(trial: Any) -> float | None:
+    if "seconds" in trial.user_attrs:  # of a trial that was taken over
+        return float(trial.user_attrs["seconds"])
     return round(trial.duration.total_seconds(), 2) if trial.duration else None
 
 
