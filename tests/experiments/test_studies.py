@@ -14,7 +14,8 @@ from unexposed.experiments import guides, spec, studies
 from unexposed.methods import make
 from unexposed.report.experiments import files
 from unexposed.tuning import search
-from unexposed.tuning.search import best_settings, space
+from unexposed.tuning.search import space
+from unexposed.tuning.study import best_settings
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FILES = [path for path in files(EXPERIMENTS) if spec.is_experiment(path)]

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,9 +28,11 @@ from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, held_out_quality
 from unexposed.settings import setting
-from unexposed.tuning import search
+from unexposed.tuning import search, trial
 from unexposed.tuning.journal import cut_back
-from unexposed.tuning.search import best_settings, judged, space, tune
+from unexposed.tuning.search import space, tune
+from unexposed.tuning.study import best_settings
+from unexposed.tuning.trial import judged
 
 optuna = pytest.importorskip("optuna")
 SMALL = {"epochs": 3, "dim": 4, "engine": "reference"}
@@ -93,29 +96,38 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
         row = (1.0 + train.item_counts).astype(np.float32) ** exponent
         return held_out_quality(lambda u: np.tile(row, (len(u), 1)), train, held_out, **usual)
 
-    for trial in document["trials"]:
-        assert trial["state"] == "complete"
-        assert trial["value"] == pytest.approx(value(trial["settings"]["exponent"]))
+    for each in document["trials"]:
+        assert each["state"] == "complete"
+        assert each["value"] == pytest.approx(value(each["settings"]["exponent"]))
     best = document["best"]
     assert (best["settings"], best["epochs"]) == ({"exponent": max(1.0, -1.0, key=value)}, None)
 
 
-def test_a_study_without_its_journal_goes_on_from_the_trials_of_its_document(clicks, tmp_path):
+def test_a_study_without_its_journal_goes_on_from_the_trials_of_its_document(
+    clicks, tmp_path, monkeypatch
+):
     first = study(clicks, tmp_path, trials=12)
     (tmp_path / "study.journal").unlink()
-    more = study(clicks, tmp_path, trials=15)
+    trained, said = mock.Mock(side_effect=judged), list[str]()
+    monkeypatch.setattr(trial, "judged", trained)
+    more = study(clicks, tmp_path, trials=14, say=said.append)
+    assert said[0] == f"going on from the 12 trials in {tmp_path / 'study.json'}"
+    assert trained.call_count == 2
     assert more["trials"][:12] == first["trials"]
-    assert len(more["trials"]) == 15
-    assert more["best"]["value"] >= first["best"]["value"]
+    assert len(more["trials"]) == 14
+    best = max(more["trials"], key=lambda each: each["value"])
+    assert best["number"] == more["best"]["trial"]
+    if best["number"] == first["best"]["trial"]:
+        assert more["best"] == first["best"]
+
+
+def test_a_study_goes_on_from_no_document_of_other_splits(clicks, tmp_path, monkeypatch):
+    study(clicks, tmp_path, trials=3, splits=2)
     (tmp_path / "study.journal").unlink()
-    again = study(clicks, tmp_path, trials=16)
-    kept = max(again["trials"], key=lambda trial: trial["value"])
-    assert again["best"]["trial"] == kept["number"]
-    assert again["best"]["epochs"] is not None
-    other = study(clicks, tmp_path / "other", trials=3, splits=2)
-    (tmp_path / "other" / "study.journal").unlink()
-    anew = study(clicks, tmp_path / "other", trials=4)  # of one split: none of its trials fit
-    assert [trial["value"] for trial in anew["trials"]][:3] != [t["value"] for t in other["trials"]]
+    trained = mock.Mock(side_effect=judged)
+    monkeypatch.setattr(trial, "judged", trained)
+    study(clicks, tmp_path, trials=4)
+    assert trained.call_count == 4
 
 
 def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
@@ -342,8 +354,8 @@ def test_a_data_set_is_tuned_the_same_whatever_its_judgements_say(data_dir, tmp_
 def test_a_trial_behind_the_others_is_pruned_but_not_in_its_first_half(
     clicks, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(search, "STARTUP", 1)
-    monkeypatch.setattr(search, "REPORTS", 1)
+    monkeypatch.setattr("unexposed.tuning.study.STARTUP", 1)
+    monkeypatch.setattr(trial, "REPORTS", 1)
     said = []
     study(clicks, tmp_path, make("mf", **SMALL | {"epochs": 8}), trials=12, say=said.append)
     trials = stored(tmp_path / "study.journal").trials
@@ -368,7 +380,7 @@ def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "_value", interrupted)
+    monkeypatch.setattr(search, "worth", interrupted)
     with pytest.raises(KeyboardInterrupt):
         study(clicks, tmp_path)
     assert not (tmp_path / "study.json").exists()

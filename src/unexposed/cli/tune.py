@@ -145,9 +145,9 @@ def _tune(
     """Tune methods on a log, one after the other."""
     from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.ranking.held_out import DEFAULT
-    from unexposed.tuning import search
+    from unexposed.tuning import search, study, trial
 
-    held_out = None if criterion == search.TRAFFIC else criterion
+    held_out = None if criterion == trial.TRAFFIC else criterion
     asked = parse_methods(methods, assigned, criterion=held_out)
     check_use(asked, side.only(side.given() - {"traffic"}), say)  # which may judge any method
     for label, method in asked.items():
@@ -158,7 +158,7 @@ def _tune(
             folder=out,
             name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
             fixed=tuple(name.split(".")[-1] for name in fixed),
-            start=None if start_from is None else search.best_settings(start_from),
+            start=None if start_from is None else study.best_settings(start_from),
             by=criterion or DEFAULT,
             split=split,
             side=side.only(method.takes | {"traffic"}),

@@ -19,7 +19,7 @@ from unexposed.experiments.task import Arm, Experiment
 from unexposed.methods import METHODS, make, method
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT, criterion
-from unexposed.tuning.search import best_settings
+from unexposed.tuning.study import best_settings
 
 MINIATURE_SEEDS = 2
 MINIATURE_WORLD = {"simulate": {"users": 80, "items": 40, "seed": 0}}

@@ -11,7 +11,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.experiments.data import open_data
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.model.recommender import Recommender
-from unexposed.tuning import search
+from unexposed.tuning import search, study
 
 TRIALS = 40
 _KEYS = {"trials": int, "splits": int, "arms": dict}
@@ -65,7 +65,7 @@ class Plan:
 
     def kept(self) -> dict[str, Any]:
         """The best settings of the study that it keeps, as far as its method has and frees them."""
-        found = {} if self.keeps is None else search.best_settings(self.keeps)
+        found = {} if self.keeps is None else study.best_settings(self.keeps)
         own = checks.known(type(self.method))
         return {k: value for k, value in found.items() if k in own and k not in self.held}
 
@@ -156,7 +156,7 @@ def make(
         held_out=by.held_out,
         workers=workers,
         seed=seed,
-        start=None if plan.start is None else search.best_settings(plan.start),
+        start=None if plan.start is None else study.best_settings(plan.start),
         side=data.side(
             plan.exposure,
             plan.guide,
