@@ -15,7 +15,8 @@ from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, low_variance
 from unexposed.maths.relevance import DotProduct, Touched, WithFeatures, rows_of
 from unexposed.methods import METHODS, load
-from unexposed.methods.composed import ComposedMethod, Composition
+from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.composition import Composition
 from unexposed.methods.exposures import Gated, Popularity
 from unexposed.methods.shared_settings import PairSettings
 from unexposed.sampling.samples import Samples

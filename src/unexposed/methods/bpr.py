@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unexposed.methods.composed import ComposedMethod, Composition
+from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.composition import Composition
 from unexposed.sampling.samples import Drawing
 from unexposed.settings import setting
 

@@ -16,27 +16,14 @@ from unexposed import ranks
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
 from unexposed.engine.exchange import Shared
-from unexposed.engine.objective import (
-    RELEVANCE,
-    DrawsSamples,
-    Engine,
-    Name,
-    Objective,
-    Optimiser,
-)
+from unexposed.engine.objective import RELEVANCE, DrawsSamples, Engine, Name, Optimiser
 from unexposed.errors import InputError
 from unexposed.kernel_cache import noticing
 from unexposed.maths.item_level import log_share
 from unexposed.maths.losses import PAIRWISE_LOSSES
-from unexposed.maths.relevance import (
-    ITEM_FEATURES,
-    Biases,
-    DotProduct,
-    Relevance,
-    WithFeatures,
-    columns_of,
-)
-from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock
+from unexposed.maths.relevance import ITEM_FEATURES, Biases, DotProduct, WithFeatures, columns_of
+from unexposed.methods.composition import BIAS_START, Composition, bias_start, check_biases, initial
+from unexposed.methods.exposures import OnClock
 from unexposed.methods.known import Counts, Known, Told
 from unexposed.methods.shared_settings import PopularitySettings
 from unexposed.methods.trained import TrainedMethod, continued
@@ -46,62 +33,15 @@ from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import Block
-from unexposed.sampling.samples import Drawing, Samples, Source
+from unexposed.sampling.samples import Samples, Source
 from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
 from unexposed.training.clock import ExposureClock
 from unexposed.training.given import Parameters, Side
-from unexposed.training.strategy import ExposureLearning
 
 TrafficUse = Literal["training", "none"]
-BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users
 STEP = 2  # raised when a step computes something else: older results no longer count
-
-
-@dataclass(frozen=True)
-class Composition:
-    """The parts of a trained method."""
-
-    relevance: Relevance
-    loss: str  # of `maths/losses.py`
-    drawing: Drawing  # the samples of an epoch
-    exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
-    learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
-
-    def relevance_of(self, clicks: Clicks) -> Relevance:
-        """The relevance, whose user biases start at the log-odds of a click in these samples."""
-        relevance = self.relevance
-        if isinstance(relevance, DotProduct) and relevance.biases == "both":
-            return replace(relevance, start=self.drawing.log_odds(clicks))
-        return relevance
-
-    def objective(self) -> Objective:
-        if self.learning is None or isinstance(self.exposure, OnClock):
-            return Objective(self.loss)
-        offset = self.exposure.offset if isinstance(self.exposure, Gated) else 0.0
-        guide = self.learning.guide
-        return Objective(
-            self.loss, self.learning.strategy, offset=offset, validation_batch=guide.batch
-        )
-
-    def optimiser(self, learning_rate: float, weight_decay: float) -> Optimiser:
-        if self.learning is None:
-            return Optimiser(learning_rate, weight_decay)
-        return Optimiser(
-            learning_rate,
-            weight_decay,
-            exposure_learning_rate=self.learning.learning_rate,
-            exposure_weight_decay=self.learning.weight_decay,
-            gate_pace=self.learning.gate_pace,
-            lookahead=self.learning.lookahead,
-        )
-
-    def learned_from(self, clicks: Clicks, side: Side) -> Clicks:
-        """The clicks that samples are drawn from."""
-        if self.learning is None:
-            return clicks
-        return self.learning.guide.training_clicks(clicks, side.validation)
 
 
 @dataclass(frozen=True)
@@ -216,12 +156,12 @@ class ComposedMethod(TrainedMethod):
         """The engine that will train this method, before its first step."""
         parts = self.composition()
         relevance = parts.relevance_of(parts.learned_from(clicks, side))
-        _check_biases(side.start, biases=bool(_bias_start(relevance)))
+        check_biases(side.start, biases=bool(bias_start(relevance)))
         earlier, featured = side.start, self._featured(clicks, side)
         if featured is not None:
             relevance = featured
             earlier = earlier and featured.separated(earlier)
-        start = _initial(relevance, clicks, rng)
+        start = initial(relevance, clicks, rng)
         n_users, own = clicks.n_users, None
         if clicks.share is not None:
             n_users, own = clicks.share.n_users, clicks.share.users
@@ -267,7 +207,7 @@ class ComposedMethod(TrainedMethod):
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
         featured = self._featured(clicks, side)
-        biases = _bias_start(parts.relevance_of(parts.learned_from(clicks, side)))
+        biases = bias_start(parts.relevance_of(parts.learned_from(clicks, side)))
 
         def learned() -> Parameters:
             found = engine.parameters()
@@ -446,27 +386,3 @@ class ComposedMethod(TrainedMethod):
             for part in blocks.parts(clicks.n_users, clicks.n_items)
         ]
         return {"user_factors": np.concatenate(found), **rows}
-
-
-def _initial(relevance: Relevance, clicks: Clicks, rng: np.random.Generator) -> Parameters:
-    """The first values of every table, with the rows of own users where ranks divide the log."""
-    if clicks.share is None:
-        return relevance.initial(clicks.n_users, clicks.n_items, rng)
-    if not isinstance(relevance, DotProduct | WithFeatures):
-        raise InputError("several ranks train dot products only: train this in one process")
-    return relevance.initial(clicks.share.n_users, clicks.n_items, rng, clicks.share.users)
-
-
-def _bias_start(relevance: Relevance) -> Parameters:
-    """Where user biases start, as a parameter of the model; nothing without biases."""
-    if not isinstance(relevance, DotProduct) or relevance.biases == "none":
-        return {}
-    return {BIAS_START: np.array([relevance.start], dtype=np.float32)}
-
-
-def _check_biases(start: Parameters | None, *, biases: bool) -> None:
-    """Refuse an earlier model whose rows have other columns."""
-    if start is not None and (BIAS_START in start) != biases:
-        raise InputError(
-            f"the earlier model was trained with biases={not biases}: continue it with the same"
-        )

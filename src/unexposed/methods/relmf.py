@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.methods.composed import ComposedMethod, Composition
+from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.composition import Composition
 from unexposed.methods.exposures import Given
 from unexposed.methods.shared_settings import PairSettings, PopularitySettings
 from unexposed.settings import setting

@@ -8,7 +8,8 @@ from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
 from unexposed.maths.item_level import Factors, validation_losses
-from unexposed.methods.composed import ComposedMethod, Composition
+from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.composition import Composition
 from unexposed.methods.exposures import Exposure, Gated, OnClock
 from unexposed.methods.shared_settings import PairSettings, PopularitySettings
 from unexposed.methods.trained import NOTHING
