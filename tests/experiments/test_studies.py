@@ -113,6 +113,12 @@ def test_an_arm_keeps_the_best_settings_of_another_and_searches_only_what_it_add
     assert cell.read(tuned=["umf"]).arms["umf"].method.dim == 5
 
 
+def test_settings_that_the_file_states_for_all_arms_are_held(tmp_path):
+    plan = keeping(tmp_path, KEEPING.replace("epochs = 2", "epochs = 2\ndim = 7"))["mf"]
+    assert "dim" in plan.held
+    assert plan.method.dim == 7
+
+
 def test_an_arm_that_keeps_nothing_searches_everything(tmp_path):
     text = KEEPING.replace('keeps = "mf"', "trials = 3")
     plan = keeping(tmp_path, text)["umf"]

@@ -251,7 +251,8 @@ def _method_arm(
     name, exposure, guide = table.get("method", label), table.get("exposure"), table.get("guide")
     try:
         known = checks.known(method(name))
-        settings = {k: v for k, v in document.get("settings", {}).items() if k in known}
+        common = {k: v for k, v in document.get("settings", {}).items() if k in known}
+        settings = dict(common)
         if "study" in table and label in studies.arms:
             settings |= _tuned(studies, table["study"], name, label)
         settings |= table.get("settings", {})
@@ -267,7 +268,7 @@ def _method_arm(
         made, traffic = make(name, **settings), table.get("traffic")
         if traffic is not None:
             _check_traffic(traffic, made, document["data"])
-        shown, stated = table.get("impressions", False), tuple(table.get("settings", {}))
+        shown, stated = table.get("impressions", False), tuple(common | table.get("settings", {}))
         if shown and ("dataset" in document["data"] or "impressions" not in made.accepts):
             raise InputError(f"impressions = true needs a world in [data], and {name} to use them")
         given = exposure, guide, traffic, shown, features

@@ -80,7 +80,7 @@ def plans(
 ) -> list[Plan]:
     """The studies of an experiment read without them; of arms that share one, the first says how.
 
-    An arm's own settings, and those that [tune] gives it, are held.
+    The settings that the file states for an arm, and those that [tune] gives it, are held.
     """
     made: dict[Path, Plan] = {}
     for label, arm in experiment.arms.items():

@@ -25,7 +25,7 @@ class Arm:
     traffic: float | None = None  # the share of random traffic that it is given, of `data.py`
     impressions: bool = False  # whether it is given what the world showed
     features: tuple[str, ...] = ()  # of the data set, given to it: parts of `Side`
-    stated: tuple[str, ...] = ()  # settings of its own, which no study chooses
+    stated: tuple[str, ...] = ()  # settings that the file gives it, which no study here chooses
     options: dict[str, Any] = field(default_factory=dict)
 
     def extras(self) -> dict[str, Any]:
