@@ -150,6 +150,19 @@ def as_paper() -> str:
     return markdown(comparisons.columns("as-paper", "Two criteria", columns, PAPER["titles"]))
 
 
+def protocol() -> str:
+    """Yahoo!R3 with the settings that the paper states, beside its figures."""
+    about = next(about for about in results()[0]["experiments"] if about["name"] == "protocol")
+    pair = compared_with(about)
+    if pair is None:
+        return "\n\n".join(_lacking([about]))
+    asked = [comparisons.Column(shown(m), pair[0], m, pair[1]) for m in ("dcg@3", "map@3")]
+    table = comparisons.columns("protocol", "The paper's protocol", asked, PAPER["titles"])
+    (place,) = places("protocol")
+    less = verdict.differences(place, PROTOCOL)
+    return "\n\n".join([markdown(table), markdown(less), *_lacking([about])])
+
+
 def criteria() -> str:
     logs = {"Coat": "coat", "Yahoo!R3": "yahoo_r3"}
     found = {title: _read(HERE / "criterion" / f"{name}.json") for title, name in logs.items()}
@@ -186,6 +199,13 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
 AS_PAPER = ("mf", "bpr", "umf", "ubo", "ubo-frozen")
+PROTOCOL = {
+    "UBO less UMF": ("ubo", "umf"),
+    "UBO, frozen, less UMF": ("ubo-frozen", "umf"),
+    "UBO, learned less frozen": ("ubo", "ubo-frozen"),
+    "UBO less JointOpt": ("ubo", "ubo-joint"),
+    "UBO less MF": ("ubo", "mf"),
+}
 CPU, GPU = "docs/speed.md", "docs/gpu.md"
 SCALING, RANKS = "docs/scaling_model.md", "docs/scaling_measured.md"
 READ_BY_CLICKS = {
@@ -225,6 +245,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "real results": ("experiments/real/README.md", real_traffic),
     "criteria": ("experiments/criterion/README.md", criteria),
     "as paper": ("experiments/criterion/README.md", as_paper),
+    "protocol results": ("experiments/protocol/README.md", protocol),
     "amazon": ("experiments/exposure/README.md", of_amazon(verdict.exposure)),
     "amazon shares": ("experiments/exposure/README.md", of_amazon(verdict.share)),
     "ablation": ("experiments/exposure/README.md", of_exposure(verdict.exposure)),

@@ -55,6 +55,18 @@ def verdict(asked: Sequence[Place]) -> Table:
     return Table("verdict", "Verdict", ["", *order], rows, [note])
 
 
+def differences(place: Place, asked: Mapping[str, tuple[str, str]]) -> Table:
+    """Arm less arm in one place: difference, 95 % interval, p."""
+    found = {q: less for q, pair in asked.items() if (less := place.less(*pair)) is not None}
+    adjusted = holm({q: paired_test(d, 0 * d, seed=0).p_value for q, d in found.items()})
+    rows = [cells(question, tested(less, adjusted[question])) for question, less in found.items()]
+    note = (
+        "Difference in DCG@3 [95 % interval over users] and p (sign-flip test over users, Holm); "
+        "bold: p < .05 and the same sign with every seed."
+    )
+    return Table("differences", "Differences", ["", place.short], rows, [note])
+
+
 def tested(less: Floats, p: float) -> Cell:
     said = p_value(p)
     said = said if said.startswith("<") else f"= {said}"
