@@ -42,6 +42,16 @@ def test_a_pipe_shows_its_rows_and_ends_quietly_where_the_reader_has_gone(model)
     assert (seen.code, seen.text) == (141, "")
 
 
+def test_messages_break_between_words_and_commands_not_at_all(here):
+    seen = shown("fit log.csv --method popularity --out popular", width=60)
+    assert seen.code == 0, seen.text
+    assert max(map(len, seen.lines)) <= 60
+    assert "unexposed recommend popular -k 10 --out recommendations.csv" in seen.lines
+    assert "popularity is the list that other methods are compared with" in " ".join(seen.lines)
+    seen = shown("fit log.csv --method popularity --user nobody --out other", width=60)
+    assert max(map(len, seen.lines)) <= 60
+
+
 TITLES = "item,title\ni1,The First Film\ni3,[red]Third\x1b[31m Film (1990)\ni5,The Last\n"
 
 

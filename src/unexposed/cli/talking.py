@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import sys
+import textwrap
 from typing import Any
 
 
@@ -17,16 +18,32 @@ def leads() -> bool:
     return not under_torchrun() or os.environ.get("RANK") == "0"
 
 
-def say(line: str) -> None:
-    """Print a message, of rank 0 alone."""
+def say(line: str, *, command: str = "") -> None:
+    """Print a message, of rank 0 alone, and a command that a person may copy."""
     if leads():
-        print(line, file=sys.stderr, flush=True)
+        print(_folded(line, command), file=sys.stderr, flush=True)
 
 
 def say_error(sentence: str) -> None:
     """Print what ended the command, on whichever rank it happened."""
     rank = "" if leads() else f"rank {os.environ.get('RANK')}: "
-    print(f"error: {rank}{sentence}", file=sys.stderr, flush=True)
+    print(_folded(f"error: {rank}{sentence}"), file=sys.stderr, flush=True)
+
+
+def _folded(text: str, command: str = "") -> str:
+    """Text and command on one line; on a terminal, folded between words.
+
+    A terminal would break a word at its edge. A command is never folded: it is copied whole.
+    """
+    whole = f"{text} {command}" if command else text
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # no terminal; closed; of Python alone
+        return whole
+    if len(whole) <= width or not width:
+        return whole
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([*lines, command] if command else lines)
 
 
 def progress(*, prints_rows: bool = False) -> Any:

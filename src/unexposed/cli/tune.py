@@ -105,7 +105,7 @@ def tune(
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         judge = "quality on random traffic" if by == "traffic" else "held-out quality"
-        say(f"{label}: {judge} {best['value']:.4f} with {chosen}")
+        say(f"{label}: {judge} {best['value']:.4f} with", command=chosen)
         if nothing_better := _nothing_better(document):
             say(f"{label}: {nothing_better}")
         if preferred := dissent(document):
