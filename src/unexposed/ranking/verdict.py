@@ -170,11 +170,9 @@ def gains_of_facts(facts: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
 
 
 def joined(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """All in one sentence, which warns if any does; None for none."""
-    every = list(verdicts)
-    if not every:
-        return None
-    return Verdict("; ".join(one.text for one in every), any(one.warns for one in every))
+    """All in one sentence, which warns if any does, those that warn first; None for none."""
+    every = sorted(verdicts, key=lambda one: not one.warns)
+    return Verdict("; ".join(one.text for one in every), every[0].warns) if every else None
 
 
 def verdict(
