@@ -1,7 +1,6 @@
 """Logs and judgements from files and frames; a bad one is refused with one sentence."""
 
 import logging
-import warnings
 from collections.abc import Callable, Hashable, Iterable
 from os import PathLike
 from typing import Any, cast
@@ -22,7 +21,7 @@ from unexposed.data.plan import Asked, plan_of
 from unexposed.data.rows import join, read_part
 from unexposed.data.sources import Table, existing, opened, refusing
 from unexposed.data.values import binary, limit_of, rated
-from unexposed.errors import InputError, LogWarning, plain
+from unexposed.errors import InputError, LogWarning, plain, warn
 from unexposed.ranks import leads, several
 
 Say = Callable[[str], object]
@@ -87,7 +86,7 @@ def tell(read: Read, say: Say | None) -> None:
         return
     sayer(say)(str(read))
     if say is None and read.doubts:
-        warnings.warn(str(read), LogWarning, stacklevel=3)
+        warn(str(read), LogWarning)
 
 
 def sayer(say: Say | None) -> Say:
@@ -155,7 +154,7 @@ def read_judged(
             sayer(say)(said)
             if say is None and limit is not None and threshold is None:
                 said += ", which is assumed: give threshold="
-                warnings.warn(said, LogWarning, stacklevel=2)
+                warn(said, LogWarning)
             columns = table.take([*names, judged])
             relevant = _relevant(table, columns.pop(), judged, limit)
         (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
