@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
-from unexposed.data.columns import named, pair_names, refuse_twice
+from unexposed.data.columns import named, pair_names, refuse_twice, title_names
 from unexposed.data.delimited import Column, check_text, text_lines
 from unexposed.data.divided import divides, read_divided
 from unexposed.data.encode import encode, encode_pairs
@@ -191,17 +191,17 @@ def read_titles(
 ) -> dict[int, str]:
     """The titles of items by their index in `like`; unknown items are left out."""
     with opened(source, delimiter) as table:
-        names = [named(table, "item", item), named(table, "title", title)]
+        names = title_names(table, item, title)
         refuse_twice(table, {"item": names[0], "title": names[1]})
-        ids, texts = table.take(cast(list[str], names))
-        item_ids, items = encode(table, ids, cast(str, names[0]))
+        ids, texts = table.take(names)
+        item_ids, items = encode(table, ids, names[0])
     at = match(item_ids, like.item_ids)[items].tolist()
     pairs = zip(at, list(texts), strict=True)
     found = {index: str(text) for index, text in pairs if index >= 0 and text is not None}
     if not found:
         raise InputError(
-            f"{table.name} names no item of the model: check that item= (--item) and "
-            "title= (--title) name the right columns"
+            f"{table.name} names no item of the model: its column {plain(names[0])!r} should hold "
+            "ids of the log"
         )
     return found
 
