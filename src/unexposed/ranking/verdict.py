@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
-from unexposed.cards import number, signed
+from unexposed.cards import Card, Shown, number, signed
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
@@ -93,7 +93,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """One sentence on a model beside its rival, and whether it is a warning."""
 
     text: str
@@ -101,6 +101,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"warning: {self.text}" if self.warns else self.text
+
+    def card(self) -> Card:
+        """The sentence under its kind."""
+        return Card("Warning" if self.warns else "Verdict", note=self.text)
 
 
 def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
