@@ -36,14 +36,31 @@ def _folded(text: str, command: str = "") -> str:
     A terminal would break a word at its edge. A command is never folded: it is copied whole.
     """
     whole = f"{text} {command}" if command else text
-    try:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError, AttributeError):  # no terminal; closed; of Python alone
+    if len(whole) <= (width := _width(sys.stderr)):
         return whole
-    if len(whole) <= width or not width:
-        return whole
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    lines = _wrapped(text, width)
     return "\n".join([*lines, command] if command else lines)
+
+
+def print_folded(text: str, *, indent: int) -> None:
+    """Print lines of a result, on a terminal folded between words under an indent."""
+    width = _width(sys.stdout)
+    for line in text.splitlines():
+        short = len(line) <= width
+        print("\n".join([line] if short else _wrapped(line, width, " " * indent)), flush=True)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, width, subsequent_indent=indent, **how)
+
+
+def _width(stream: Any) -> int:
+    """Columns of the stream's terminal; endless without one."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize
+    except (OSError, ValueError, AttributeError):  # no terminal; closed; of Python alone
+        return sys.maxsize
 
 
 def progress(*, prints_rows: bool = False) -> Any:
