@@ -243,6 +243,6 @@ def test_ctrl_c_leaves_nothing_behind(run, umf, monkeypatch):
     monkeypatch.setattr(serving, "SERVED_ENTRIES", 7)
     monkeypatch.setattr(serving.Server, "table", table)
     code, _, err = run("recommend model -k 2 --out recs.parquet")
-    assert (code, err) == (130, "")
+    assert (code, err) == (130, "interrupted\n")
     assert sorted(os.listdir()) == before
     assert Path("recs.parquet").read_text() == "precious"

@@ -152,6 +152,7 @@ def _tune(
     check_use(asked, side.only(side.given() - {"traffic"}), say)  # which may judge any method
     for label, method in asked.items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
+        say(f"{label}: {given['trials']} trials; after Ctrl-C the same command goes on with them")
         document = search.tune(
             clicks,
             method,
