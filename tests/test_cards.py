@@ -11,6 +11,7 @@ from unexposed.cards import Card, Curve, counted, html
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.ratings import Ratings
+from unexposed.ranking.verdict import Verdict
 
 HOSTILE = "<script>alert('x')</script>&"
 
@@ -24,7 +25,9 @@ def objects(world):
         item_ids=log.item_ids,
     )
     found = (world, log, log.shown, split, split.judged, ratings, world.traffic(0.1, seed=0))
-    return [*found, ux.make("ubo"), fitted("mf", log, epochs=3), ux.Side(), log.user_ids]
+    model = fitted("mf", log, epochs=3)
+    named = (ux.PROTOCOLS["catalogue"], ux.DATASETS["coat"], ux.make("ubo", dim=20))
+    return [*found, *named, model, model.verdict, ux.Side(), log.user_ids]
 
 
 class Reader(HTMLParser):
@@ -62,20 +65,21 @@ def test_every_public_object_is_one_short_line_without_arrays(small_world):
         line = repr(found)
         assert "\n" not in line, line
         assert "array(" not in line, line
-        assert len(line) < 250 or isinstance(found, ux.Recommender), line  # its settings
+        assert len(line) < 250 or isinstance(found, Verdict), line  # a whole sentence
 
 
 def test_a_line_says_how_much_there_is(small_world):
     log = small_world.log(0)
     assert repr(log) == f"Clicks({len(log):,} clicks, 120 users, 60 items)"
     assert repr(fitted("mf", log, epochs=3)).startswith("Model(mf: 120 users, 60 items")
+    assert repr(ux.make("mf", dim=8, epochs=3)) == "MF(dim=8, epochs=3)"
     assert counted(1, "click") == "1 click"
     assert repr(Ids.of("abcd")) == "Ids(4: 'a', 'b', 'c', …)"
 
 
 def test_a_card_is_well_formed_and_takes_nothing_from_elsewhere(small_world):
     cards = [found for found in objects(small_world) if hasattr(found, "_repr_html_")]
-    assert len(cards) == 9
+    assert len(cards) == 12
     for found in cards:
         page = found._repr_html_()
         reader = read(page)

@@ -202,4 +202,5 @@ def test_every_page_becomes_html_with_links_between_the_files(tmp_path, monkeypa
             target = made[path] if path else page
             assert not anchor or f'id="{anchor}"' in target, f"{file}: {link}"
     assert "<table>" in made["choosing.html"]
+    assert re.search(r"\bimg \{ max-width: 100%", made["project-readme.html"])  # on any screen
     assert '<td data-head="default">' in made["reference-fit.html"]  # for a narrow screen

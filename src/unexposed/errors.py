@@ -1,9 +1,13 @@
 """Errors for a user's mistake: one sentence with the cure in it."""
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent)
 
 
 class InputError(ValueError):
@@ -14,6 +18,14 @@ class InputError(ValueError):
 
 class LogWarning(UserWarning):
     """Rows of a log were dropped, or a threshold was assumed."""
+
+
+def warn(said: str, kind: type[Warning]) -> None:
+    """Warn at the line of the caller's own code, however deep inside the package we are."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(said, kind, stacklevel=level)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

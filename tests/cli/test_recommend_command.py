@@ -180,7 +180,7 @@ def test_users_of_a_newer_log_are_folded_in(done, umf):
 
 # Titles and similar items
 
-TITLES = "film;title\ni1;One, or the first\ni3;Three\nnovelty;none of ours\n"
+TITLES = "coat;title\ni1;One, or the first\ni3;Three\nnovelty;none of ours\n"
 
 
 def test_lists_and_similar_items_show_the_titles_of_items(done, umf):
@@ -198,6 +198,20 @@ def test_lists_and_similar_items_show_the_titles_of_items(done, umf):
     Path("names.tsv").write_text(TITLES.replace(";", "\t"))
     out, _ = done("similar model --item i3 -k 6 --titles names.tsv --json")
     assert {row["item"]: row["title"] for row in json.loads(out)}["i1"] == "One, or the first"
+
+
+def test_ids_of_a_titles_file_need_no_name_of_their_own_where_they_are_the_only_other_column(
+    done, run, umf
+):
+    Path("names.csv").write_text("sku,title\ni1,One\n")
+    Path("judged.csv").write_text("user,coat\nu1,i1\nu2,i3\n")
+    pairs = "recommend model -k 1 --candidates judged.csv --item coat --titles"
+    assert "names of 1 of 7 items" in done(f"{pairs} names.csv")[1]  # --item is of the pairs
+    Path("wide.csv").write_text("coat,title,price\ni1,One,3\n")
+    assert "names of 1 of 7 items" in done(f"{pairs} wide.csv")[1]  # and of titles that have it
+    code, _, err = run("similar model --item i1 --titles wide.csv")
+    assert code == 2
+    assert "no column of item ids (there is 'coat', 'price'): call it item" in err
 
 
 def test_the_delimiter_belongs_to_the_newer_log_where_there_is_one(done, umf):
@@ -229,6 +243,6 @@ def test_ctrl_c_leaves_nothing_behind(run, umf, monkeypatch):
     monkeypatch.setattr(serving, "SERVED_ENTRIES", 7)
     monkeypatch.setattr(serving.Server, "table", table)
     code, _, err = run("recommend model -k 2 --out recs.parquet")
-    assert (code, err) == (130, "")
+    assert (code, err) == (130, "interrupted\n")
     assert sorted(os.listdir()) == before
     assert Path("recs.parquet").read_text() == "precious"

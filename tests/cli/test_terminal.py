@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from terminal import shown, typed
-from unexposed.cli import lists
+from unexposed.cli import doctor, lists
 from unexposed.data.read import read_log
 from unexposed.methods import make
 from unexposed.progress import Silent
@@ -40,6 +40,24 @@ def test_a_pipe_shows_its_rows_and_ends_quietly_where_the_reader_has_gone(model)
     assert row.startswith("u0,")
     seen = typed("unexposed recommend model -k 3 | true")
     assert (seen.code, seen.text) == (141, "")
+
+
+def test_messages_break_between_words_and_commands_not_at_all(here):
+    seen = shown("fit log.csv --method popularity --out popular", width=60)
+    assert seen.code == 0, seen.text
+    assert max(map(len, seen.lines)) <= 60
+    assert "unexposed recommend popular -k 10 --out recommendations.csv" in seen.lines
+    assert "popularity is the list that other methods are compared with" in " ".join(seen.lines)
+    seen = shown("fit log.csv --method popularity --user nobody --out other", width=60)
+    assert max(map(len, seen.lines)) <= 60
+
+
+def test_findings_of_the_doctor_are_folded_under_their_names(monkeypatch):
+    long = doctor.Check("extra", "note", "here and there " * 8, "a cure " * 8)
+    monkeypatch.setattr(doctor, "examine", lambda _: iter([long]))
+    first, *others = [line for line in shown("doctor", width=60).lines if line]
+    assert first.startswith("note    extra         here and there")
+    assert all(line.startswith(" " * 22) and len(line) <= 60 for line in others)
 
 
 TITLES = "item,title\ni1,The First Film\ni3,[red]Third\x1b[31m Film (1990)\ni5,The Last\n"

@@ -239,6 +239,7 @@ def test_typed_ids_come_back(tmp_path, column, expected):
         ("userId,movieId", "user = userId, item = movieId"),
         ("Customer ID,Product-ID", "user = Customer ID, item = Product-ID"),
         ("sku,visitor_id", "user = visitor_id, item = sku"),
+        ("reviewerID,asin", "user = reviewerID, item = asin"),
         ("uid,user_id,user,item", "user = user, item = item"),
         ("User,user,item", "user = user, item = item"),
         ("user_id,userId,item", "user = user_id, item = item"),

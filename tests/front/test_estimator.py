@@ -59,6 +59,13 @@ def test_cross_validation_runs_over_a_method_and_prefers_the_popular_to_chance(l
     assert means["popularity"] > means["random"]
 
 
+def test_folds_of_whole_users_are_warned_of(log):
+    frame = log.frame()  # ordered by user, as are the folds of a KFold that does not shuffle
+    fitted = ux.Estimator("popularity").fit(frame[:200])
+    with pytest.warns(ux.LogWarning, match=r"users to score have no clicks in training .* shuffle"):
+        fitted.score(frame[195:])
+
+
 def test_a_score_is_the_metric_on_the_rows_that_were_held_out(log, folds):
     frame = log.frame()
     train, test = next(folds.split(frame))

@@ -63,6 +63,10 @@ def test_evaluate_takes_a_frame_a_file_and_a_folder_alike(model, split, judged_f
         (model, renamed, {"user": "buyer"}),
     ):
         assert ux.evaluate(one, judged, **columns).means() == wanted
+    rated = judged_frame.select("user", "item", rating=pl.col("relevance") * 5)
+    with pytest.warns(ux.LogWarning, match="assumed") as caught:
+        assert ux.evaluate(model, rated).means() == wanted
+    assert caught[0].filename == __file__  # at the line of the caller, not inside the package
 
 
 def test_later_clicks_judge_as_relevant_pairs(model, split):

@@ -27,6 +27,10 @@ CASES = {
         lambda split, model: ux.evaluate(model, FRAME),
         "the frame has no user column",
     ),
+    "data set: its name, and judged pairs": (
+        lambda split, model: ux.compare("coat", "popularity", split.judged),
+        "a Dataset has judged pairs of its own: leave judged out",
+    ),
     "judged: a number": (lambda split, model: ux.evaluate(model, 3), "cannot be read from a int"),
     "judged: unknown users": (
         lambda split, model: ux.evaluate(model, ux.read_log({"user": "xy", "item": "zw"})),

@@ -12,7 +12,16 @@ from unexposed.methods.popularity import popular_list
 from unexposed.model.save import MODEL
 from unexposed.progress import Silent
 from unexposed.ranking.held_out import CRITERIA
-from unexposed.ranking.verdict import FEWEST, RIVAL, Gain, each_of_facts, gain, on_held_out, verdict
+from unexposed.ranking.verdict import (
+    FEWEST,
+    RIVAL,
+    Gain,
+    each_of_facts,
+    gain,
+    joined,
+    on_held_out,
+    verdict,
+)
 
 RNG = np.random.default_rng(0)
 ABOVE = Gain(0.3, 0.2, 0.05, 0.15, 0.001, 50)
@@ -51,6 +60,9 @@ def test_a_verdict_says_above_below_or_chance_and_a_loss_by_any_reading_warns():
     assert said(BELOW, ABOVE).warns
     assert "no more than chance" in str(said(LEVEL))
     assert "nothing here says that it is better" in str(said(LEVEL))
+    together = str(joined([said(LEVEL), said(BELOW)]))  # a warning begins with what it warns of
+    assert together.startswith("warning: on held-out clicks ubo is below popularity")
+    assert joined([]) is None
 
 
 @pytest.fixture(scope="module")

@@ -288,6 +288,7 @@ def test_a_metric_is_named_with_its_k():
     assert metrics.parse("map_hits@10") == ("map_hits", 10)
     assert metrics.parse("auc") == ("auc", None)
     assert metrics.parse("reciprocal_rank") == ("reciprocal_rank", None)
+    assert metrics.parse("mrr@10") == ("reciprocal_rank", 10)  # as protocols call it
 
 
 @pytest.mark.parametrize(

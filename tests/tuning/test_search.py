@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -255,8 +257,9 @@ def test_workers_end_with_a_killed_parent(tmp_path):
 def test_ctrl_c_ends_workers_without_a_traceback_and_keeps_their_trials(tmp_path):
     write_table(click_table(world(40, 20, seed=0).clicks(seed=0)), tmp_path / "log.csv")
     command = "tune --methods wmf --train log.csv --set epochs=1 --set dim=2 --out . --workers 2"
-    code, err = interrupted_at(f"{command} --trials 1000000", "trial", tmp_path)
+    code, err = interrupted_at(f"{command} --trials 1000000", "trial 1 of", tmp_path)
     assert code == 130, err
+    assert err.endswith("interrupted\n")
     assert "Traceback" not in err
     assert not list(tmp_path.glob(".unexposed*"))
     cut_back(tmp_path / "log_wmf.journal")
@@ -270,6 +273,7 @@ def test_several_workers_share_one_study_and_report_their_own_trials(clicks, tmp
     told = [line for line in capfd.readouterr().err.splitlines() if "trial" in line]
     assert len(told) == len(document["trials"])
     assert not any("running" in line for line in told)
+    assert re.search(r"trial 1 of 4, .*, 0:\d\d:\d\d left$", told[0])
 
 
 def log(pairs, names="ab"):
@@ -376,14 +380,16 @@ def test_trials_are_not_refitted_on_all_clicks(clicks, tmp_path, monkeypatch):
     assert trials(False) == trials(True)
 
 
-def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch):
+def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch, caplog):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(search, "worth", interrupted)
+    monkeypatch.setattr(logging.getLogger("optuna"), "propagate", True)
     with pytest.raises(KeyboardInterrupt):
         study(clicks, tmp_path)
     assert not (tmp_path / "study.json").exists()
+    assert not caplog.records  # Optuna would print the traceback
 
 
 def test_a_disk_that_fills_at_the_end_of_a_trial_is_one_sentence_even_in_a_worker(

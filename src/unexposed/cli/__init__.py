@@ -38,6 +38,7 @@ from unexposed.cli.talking import say, say_error
 from unexposed.errors import InputError, plain
 from unexposed.version import __version__
 
+INTERRUPTED = 130  # as a shell says of Ctrl-C; typer gives it, too, without a word
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -70,9 +71,11 @@ def main() -> None:
             if not error.shown_elsewhere:
                 say_error(plain(error))
             sys.exit(2)
-        except KeyboardInterrupt:
-            say("interrupted")
-            sys.exit(130)
+        except (KeyboardInterrupt, SystemExit) as error:
+            code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else error.code
+            if code == INTERRUPTED:
+                say("interrupted")
+            sys.exit(code)
         except Exception as error:
             if not memory.is_out(error):
                 raise

@@ -47,7 +47,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("dem
     model.save(model_folder)
     model.write_recommendations(lists, model.user_ids.values[:20])
     say(f"{model_folder} and {lists}: a model and what it recommends")
-    say(f"next: unexposed evaluate {model_folder} --judged {out / 'judged.csv'}")
+    say("next:", command=f"unexposed evaluate {model_folder} --judged {out / 'judged.csv'}")
 
 
 def _brief(method: type) -> dict[str, Any]:

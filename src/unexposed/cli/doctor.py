@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from unexposed.cli.options import AsJson, DataDir
-from unexposed.cli.talking import print_json, say
+from unexposed.cli.talking import print_folded, print_json, say
 from unexposed.errors import InputError
 from unexposed.extras import install
 from unexposed.version import __version__
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from unexposed.engine.objective import Engine
 
 DEVELOPER_EXTRAS = ("test", "lint")
+INDENT = 22  # columns before what was found
 AGREEMENT = 1e-4  # of the largest value: what the engines' own tests ask for in float32
 
 
@@ -44,7 +45,7 @@ class Check:
     cure: str = ""
 
     def __str__(self) -> str:
-        cure = f"\n{'':22}→ {self.cure}" if self.cure else ""
+        cure = f"\n{'':{INDENT}}→ {self.cure}" if self.cure else ""
         return f"{self.state:7} {self.name:13} {self.found}{cure}"
 
 
@@ -65,7 +66,7 @@ def doctor(
     for check in examine(data_dir):
         checks.append(check)
         if not as_json:
-            print(check, flush=True)
+            print_folded(str(check), indent=INDENT)
     if as_json:
         print_json({"healthy": healthy(checks), "checks": [asdict(check) for check in checks]})
     if not healthy(checks):

@@ -52,10 +52,10 @@ def evaluate(
         return print_json(document | ({} if said is None else {"verdict": str(said)}))
     table = evaluation_tables.off_policy_table if logged else tables.evaluation_table
     if said is not None:
-        for rival in document["beside"]:
-            tables.show(evaluation_tables.beside_table(document, rival))
         for one in each_of_document(document):
             say(str(one))
+        for rival in document["beside"]:
+            tables.show(evaluation_tables.beside_table(document, rival))
     tables.show(table(document))
     if "by_exposure" in document:
         tables.show(evaluation_tables.exposure_table(document))

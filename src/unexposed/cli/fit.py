@@ -105,7 +105,8 @@ def fit(
     say(training_line(model))
     for line in verdict_lines(model):
         say(line)
-    say(f"saved to {out}; next: unexposed recommend {out} -k 10 --out recommendations.csv")
+    recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
+    say(f"saved to {out}; next:", command=recommend)
 
 
 def verdict_lines(model: "Model") -> list[str]:

@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import sys
+import textwrap
 from typing import Any
 
 
@@ -17,16 +18,49 @@ def leads() -> bool:
     return not under_torchrun() or os.environ.get("RANK") == "0"
 
 
-def say(line: str) -> None:
-    """Print a message, of rank 0 alone."""
+def say(line: str, *, command: str = "") -> None:
+    """Print a message, of rank 0 alone, and a command that a person may copy."""
     if leads():
-        print(line, file=sys.stderr, flush=True)
+        print(_folded(line, command), file=sys.stderr, flush=True)
 
 
 def say_error(sentence: str) -> None:
     """Print what ended the command, on whichever rank it happened."""
     rank = "" if leads() else f"rank {os.environ.get('RANK')}: "
-    print(f"error: {rank}{sentence}", file=sys.stderr, flush=True)
+    print(_folded(f"error: {rank}{sentence}"), file=sys.stderr, flush=True)
+
+
+def _folded(text: str, command: str = "") -> str:
+    """Text and command on one line; on a terminal, folded between words.
+
+    A terminal would break a word at its edge. A command is never folded: it is copied whole.
+    """
+    whole = f"{text} {command}" if command else text
+    if len(whole) <= (width := _width(sys.stderr)):
+        return whole
+    lines = _wrapped(text, width)
+    return "\n".join([*lines, command] if command else lines)
+
+
+def print_folded(text: str, *, indent: int) -> None:
+    """Print lines of a result, on a terminal folded between words under an indent."""
+    width = _width(sys.stdout)
+    for line in text.splitlines():
+        short = len(line) <= width
+        print("\n".join([line] if short else _wrapped(line, width, " " * indent)), flush=True)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, width, subsequent_indent=indent, **how)
+
+
+def _width(stream: Any) -> int:
+    """Columns of the stream's terminal; endless without one."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize
+    except (OSError, ValueError, AttributeError):  # no terminal; closed; of Python alone
+        return sys.maxsize
 
 
 def progress(*, prints_rows: bool = False) -> Any:

@@ -105,7 +105,7 @@ def tune(
         best = document["best"]
         chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
         judge = "quality on random traffic" if by == "traffic" else "held-out quality"
-        say(f"{label}: {judge} {best['value']:.4f} with {chosen}")
+        say(f"{label}: {judge} {best['value']:.4f} with", command=chosen)
         if nothing_better := _nothing_better(document):
             say(f"{label}: {nothing_better}")
         if preferred := dissent(document):
@@ -152,6 +152,7 @@ def _tune(
     check_use(asked, side.only(side.given() - {"traffic"}), say)  # which may judge any method
     for label, method in asked.items():
         fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
+        say(f"{label}: {given['trials']} trials; after Ctrl-C the same command goes on with them")
         document = search.tune(
             clicks,
             method,

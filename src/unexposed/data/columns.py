@@ -12,11 +12,12 @@ from unexposed.errors import InputError, did_you_mean, plain
 # What a column may be called, best first: lower case, without "_", "-" and spaces.
 NAMES = {
     "user": "user userid uid customer customerid visitor visitorid member memberid viewer viewerid "
-    "listener listenerid reader readerid u",
+    "listener listenerid reader readerid "
+    "reviewer reviewerid buyer buyerid shopper shopperid u",
     "item": "item itemid iid product productid sku movie movieid film filmid video videoid "
     "song songid track trackid "
     "article articleid book bookid asin i",
-    "rating": "rating ratings stars",
+    "rating": "rating ratings stars overall",
     "relevance": "relevance relevant label",
     "title": "title name itemname itemtitle productname",
     "click": "click clicked isclick isclicked wasclicked label",
@@ -82,6 +83,22 @@ def pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
     names = [named(table, "user", user), named(table, "item", item)]
     refuse_twice(table, {"user": names[0], "item": names[1]})
     return cast(list[str], names)
+
+
+def title_names(table: Table, item: str | None, title: str | None) -> list[str]:
+    """The columns of ids and of titles in a table that names items.
+
+    `item` may be the name in another table, a log or judged pairs, and `title` is often the only
+    other column: ids are in the column given if there is one of that name, else in one that is
+    recognised, else in the only one left.
+    """
+    texts = cast(str, named(table, "title", title))
+    ids = named(table, "item", item if item in table.columns else None, needed=False)
+    others = [name for name in table.columns if name != texts]
+    if ids is None and len(others) != 1:
+        near = plain(did_you_mean(item or "item", others), 200)
+        raise InputError(f"{table.name} has no column of item ids ({near}): call it item")
+    return [ids or others[0], texts]
 
 
 def refuse_twice(table: Table, names: dict[str, str | None]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.cards import Card, Shown
 from unexposed.data.ratings import Ratings
 from unexposed.data.shown import KnownExposure
 
@@ -42,7 +43,7 @@ class RatingData:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Shown):
     """The source of a data set, and the reader of its files.
 
     A file whose SHA-256 is None has no published checksum and is accepted as it comes. A download
@@ -60,3 +61,11 @@ class Dataset:
     holds: frozenset[str] = frozenset()  # names of `HOLDS`
     clicks: str = "a rating of at least 4"  # what counts as a click
     archive_md5: str | None = None  # as its publisher gives it
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.title!r})"
+
+    def card(self) -> Card:
+        """What it holds, and its terms."""
+        facts = {"clicks": self.clicks, "holds": ", ".join(sorted(self.holds)) or "clicks alone"}
+        return Card(self.title, facts | {"terms": self.terms})

@@ -1,17 +1,16 @@
 """Logs and judgements from files and frames; a bad one is refused with one sentence."""
 
 import logging
-import warnings
 from collections.abc import Callable, Hashable, Iterable
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
-from unexposed.data.columns import named, pair_names, refuse_twice
+from unexposed.data.columns import named, pair_names, refuse_twice, title_names
 from unexposed.data.delimited import Column, check_text, text_lines
 from unexposed.data.divided import divides, read_divided
 from unexposed.data.encode import encode, encode_pairs
@@ -22,7 +21,7 @@ from unexposed.data.plan import Asked, plan_of
 from unexposed.data.rows import join, read_part
 from unexposed.data.sources import Table, existing, opened, refusing
 from unexposed.data.values import binary, limit_of, rated
-from unexposed.errors import InputError, LogWarning, plain
+from unexposed.errors import InputError, LogWarning, plain, warn
 from unexposed.ranks import leads, several
 
 Say = Callable[[str], object]
@@ -87,7 +86,7 @@ def tell(read: Read, say: Say | None) -> None:
         return
     sayer(say)(str(read))
     if say is None and read.doubts:
-        warnings.warn(str(read), LogWarning, stacklevel=3)
+        warn(str(read), LogWarning)
 
 
 def sayer(say: Say | None) -> Say:
@@ -155,7 +154,7 @@ def read_judged(
             sayer(say)(said)
             if say is None and limit is not None and threshold is None:
                 said += ", which is assumed: give threshold="
-                warnings.warn(said, LogWarning, stacklevel=2)
+                warn(said, LogWarning)
             columns = table.take([*names, judged])
             relevant = _relevant(table, columns.pop(), judged, limit)
         (user_ids, users), (item_ids, items) = encode_pairs(table, columns, names)
@@ -192,17 +191,17 @@ def read_titles(
 ) -> dict[int, str]:
     """The titles of items by their index in `like`; unknown items are left out."""
     with opened(source, delimiter) as table:
-        names = [named(table, "item", item), named(table, "title", title)]
+        names = title_names(table, item, title)
         refuse_twice(table, {"item": names[0], "title": names[1]})
-        ids, texts = table.take(cast(list[str], names))
-        item_ids, items = encode(table, ids, cast(str, names[0]))
+        ids, texts = table.take(names)
+        item_ids, items = encode(table, ids, names[0])
     at = match(item_ids, like.item_ids)[items].tolist()
     pairs = zip(at, list(texts), strict=True)
     found = {index: str(text) for index, text in pairs if index >= 0 and text is not None}
     if not found:
         raise InputError(
-            f"{table.name} names no item of the model: check that item= (--item) and "
-            "title= (--title) name the right columns"
+            f"{table.name} names no item of the model: its column {plain(names[0])!r} should hold "
+            "ids of the log"
         )
     return found
 

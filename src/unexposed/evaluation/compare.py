@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, Shown, counted
 from unexposed.data.clicks import Clicks, Judgements, Split, pair_keys
 from unexposed.data.frames import Library, as_frame
 from unexposed.data.shown import Traffic
@@ -113,7 +113,8 @@ class Comparison(Shown):
     def _line(self) -> str:
         metric = next(iter(self.protocol.metrics))
         best = max(self.results, key=lambda r: float(r.values[metric].mean()))
-        sizes = f"{len(self.results)} methods by {self.protocol.name}, {self.seeds} seeds"
+        methods, seeds = counted(len(self.results), "method"), counted(self.seeds, "seed")
+        sizes = f"{methods} by {self.protocol.name}, {seeds}"
         return f"{sizes}, {self.users:,} users; best {metric}: {best.label}"
 
     @cached_property

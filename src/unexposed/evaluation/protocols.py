@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Indices, Judgements, Split
 from unexposed.data.ratings import Ratings
 from unexposed.data.shown import Impressions
@@ -20,7 +21,7 @@ from unexposed.ranking.rank import rank_catalogue, rank_judged
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(Shown):
     """Every choice that moves a number, under one name."""
 
     name: str
@@ -31,6 +32,14 @@ class Protocol:
     held_out: float = 0.1  # share of the clicks that chooses epoch and settings
     exponent: float = -1.0  # of the propensity: −1 gives every relevant item the same weight
     clip: float = 10.0  # largest weight of an impression in `clipped_ips`
+
+    def __repr__(self) -> str:
+        return f"Protocol({self.name!r}: {', '.join(self.metrics)})"
+
+    def card(self) -> Card:
+        """What it evaluates, and by which metrics."""
+        facts = {"ranks": self.about, "candidates": self.candidates}
+        return Card(f"Protocol: {self.name}", facts | {"metrics": ", ".join(self.metrics)})
 
     @property
     def takes_clicks(self) -> bool:

@@ -34,9 +34,9 @@ def compare(
 ) -> Comparison:
     """Train methods on the same splits of a log, one for each seed, and compare them.
 
-    `train` is a log (Clicks, a file, a frame), a Split, or a data set of DATASETS. `methods` are
-    names ("mf,ubo:dim=20"), methods, a list of both, or a mapping of labels to them. Without
-    `judged`, a fifth of the clicks judges.
+    `train` is a log (Clicks, a file, a frame), a Split, or a data set of DATASETS or its name.
+    `methods` are names ("mf,ubo:dim=20"), methods, a list of both, or a mapping of labels to them.
+    Without `judged`, a fifth of the clicks judges.
     """
     by, made = as_protocol(protocol, metrics), as_methods(methods, criterion)
     columns = Columns(user, item, rating, threshold, delimiter)

@@ -7,8 +7,9 @@ import numpy as np
 
 from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks
+from unexposed.data.ids import match
 from unexposed.data.read import read_log
-from unexposed.errors import InputError, did_you_mean
+from unexposed.errors import InputError, LogWarning, did_you_mean, warn
 from unexposed.evaluation import protocols
 from unexposed.evaluation.protocols import DEFAULT, Protocol
 from unexposed.front.given import NO_COLUMNS, as_judged, as_methods, as_protocol
@@ -75,7 +76,15 @@ class Estimator(Shown):
         if not self.__sklearn_is_fitted__():
             raise InputError("this Estimator has no model yet: call fit first")
         by = as_protocol(self.protocol, [self.metric])
-        judged = as_judged(_clicks(X, any_size=True), self.model_, NO_COLUMNS, by)
+        rows = _clicks(X, any_size=True)
+        strangers = int((match(rows.user_ids, self.model_.user_ids) < 0).sum())
+        if strangers > rows.n_users / 2:
+            warn(
+                f"{strangers:,} of {rows.n_users:,} users to score have no clicks in training and "
+                "are left out: let folds shuffle the rows, KFold(5, shuffle=True)",
+                LogWarning,
+            )
+        judged = as_judged(rows, self.model_, NO_COLUMNS, by)
         return protocols.evaluate(self.model_, judged, by).means()[self.metric]
 
     def __repr__(self) -> str:

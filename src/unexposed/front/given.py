@@ -1,5 +1,6 @@
 """What a caller gives, made into what the rooms below take; a wrong thing ends in one sentence."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -173,9 +174,11 @@ def _translated(pairs: Any, relevant: Any, like: HasIds) -> Judgements:
 def as_splits(train: Any, judged: Any, by: Protocol, columns: Columns = NO_COLUMNS) -> Splits:
     """A split for each seed, whose held-out clicks alone change by seed.
 
-    `train` is a log, a split, or a data set of DATASETS. A log without judged pairs is judged by a
-    fifth of its own clicks.
+    `train` is a log, a split, or a data set of DATASETS or its name, unless a file has that name. A
+    log without judged pairs is judged by a fifth of its own clicks.
     """
+    if isinstance(train, str) and not os.path.exists(train):
+        train = datasets.DATASETS.get(train, train)
     if isinstance(train, Split | Dataset) and judged is not None:
         raise InputError(f"a {type(train).__name__} has judged pairs of its own: leave judged out")
     if isinstance(train, Dataset):

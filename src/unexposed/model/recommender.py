@@ -52,6 +52,14 @@ class Recommender(Shown, ABC):
         if cls.scores is Recommender.scores and cls.vectors is Recommender.vectors:
             raise TypeError(f"{cls.__name__} must define `scores` or `vectors`")
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Recommender.__repr__  # type: ignore[method-assign]  # not the dataclass's
+
+    def __repr__(self) -> str:
+        own = ", ".join(f"{name}={value!r}" for name, value in checks.changed(self).items())
+        return f"{type(self).__name__}({own})"
+
     def card(self) -> Card:
         """The settings, each with its default and its purpose."""
         rows = [

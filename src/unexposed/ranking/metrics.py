@@ -239,7 +239,7 @@ def hit_rate(ranking: Ranking, k: int | None) -> PerUser:
 
 
 def reciprocal_rank(ranking: Ranking, k: int | None) -> PerUser:
-    """1 / rank of the first relevant item, 0 if it is not in the top k; its mean is MRR@k.
+    """1 / rank of the first relevant item, 0 if it is not in the top k; also called `mrr`.
 
     Its rival, in news recommendation, averages 1 / rank over all relevant items.
     """
@@ -344,6 +344,7 @@ METRICS: dict[str, Metric] = {
     "snips_dcg_pooled": snips_dcg_pooled,
     "snips_recall": snips_recall,
 }
+ALSO = {"mrr": "reciprocal_rank"}  # what its mean is called
 
 
 def about(name: str) -> str:
@@ -355,6 +356,7 @@ def about(name: str) -> str:
 def parse(text: str) -> tuple[str, int | None]:
     """Split a metric into name and k: `dcg@3` is ("dcg", 3), and `auc` is ("auc", None)."""
     name, at, k = text.partition("@")
+    name = ALSO.get(name, name)
     if name not in METRICS:
         raise InputError(f"no metric {name!r}; {did_you_mean(name, METRICS)}")
     if not at:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
-from unexposed.cards import number, signed
+from unexposed.cards import Card, Shown, number, signed
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
@@ -93,7 +93,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """One sentence on a model beside its rival, and whether it is a warning."""
 
     text: str
@@ -101,6 +101,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"warning: {self.text}" if self.warns else self.text
+
+    def card(self) -> Card:
+        """The sentence under its kind."""
+        return Card("Warning" if self.warns else "Verdict", note=self.text)
 
 
 def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
@@ -170,11 +174,9 @@ def gains_of_facts(facts: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
 
 
 def joined(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """All in one sentence, which warns if any does; None for none."""
-    every = list(verdicts)
-    if not every:
-        return None
-    return Verdict("; ".join(one.text for one in every), any(one.warns for one in every))
+    """All in one sentence, which warns if any does, those that warn first; None for none."""
+    every = sorted(verdicts, key=lambda one: not one.warns)
+    return Verdict("; ".join(one.text for one in every), every[0].warns) if every else None
 
 
 def verdict(

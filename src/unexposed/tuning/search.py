@@ -3,8 +3,10 @@
 import json
 import multiprocessing
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +142,15 @@ def _work(
     def done() -> int:
         return len(study.get_trials(deepcopy=False, states=ended))
 
+    begun, start = done(), time.monotonic()
+
     def tell(_: Any, trial: Any) -> None:
         best = f", best {study.best_value:.4f}" if complete(study) else ""
-        say(f"{task['method'].name}: trial {done()} of {trials}, {_spoken(trial)}{best}")
+        now = done()
+        each = (time.monotonic() - start) / max(now - begun, 1)
+        rest = timedelta(seconds=round(each * (trials - now)))
+        left = f", {rest} left" if now < trials else ""
+        say(f"{task['method'].name}: trial {now} of {trials}, {_spoken(trial)}{best}{left}")
 
     while done() < trials:
         try:

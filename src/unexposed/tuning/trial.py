@@ -136,5 +136,6 @@ def load_optuna() -> Any:
         # in a notebook its import asks for widgets, which we do not use
         warnings.filterwarnings("ignore", message="IProgress not found")
         optuna = optional("optuna", extra="tune")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # a trial that fails raises; a warning would print the traceback as well, also of Ctrl-C
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
