@@ -51,7 +51,7 @@ def interrupted_at(words: str, said: str, folder: Path) -> tuple[int, str]:
             if said in line:
                 break
         os.killpg(child.pid, signal.SIGINT)
-        _, after = child.communicate(timeout=60)
+        _, after = child.communicate(timeout=240)
         return child.returncode, before + after
     finally:
         with contextlib.suppress(ProcessLookupError):

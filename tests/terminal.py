@@ -48,7 +48,7 @@ def typed(line: str, *, width: int = 80) -> Seen:
             stderr=opened,
             env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "xterm"},
         )
-        code = child.wait(timeout=60)
+        code = child.wait(timeout=240)
     return Seen(code, sent)
 
 

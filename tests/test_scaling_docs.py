@@ -6,7 +6,6 @@ import os
 import pickle
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -55,25 +54,23 @@ def assert_the_model_of_one_process(place: Path) -> None:
 
 
 def on_rank(rank: int, port: int, place: Path, text: str) -> None:
-    """Run a program as torchrun does."""
+    """Run a program as torchrun does, which keeps the store: no rank has to find a free port."""
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    os.environ.update(address, RANK=str(rank))
+    os.environ.update(address, TORCHELASTIC_USE_AGENT_STORE="True", RANK=str(rank))
     os.chdir(place)
     exec(compile(text, "train.py", "exec"), {"__name__": "__main__"})
 
 
 def test_the_program_for_torchrun_trains_saves_and_recommends(place):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["unexposed.methods"])
-    given = port, place, program("torchrun")
+    given = store.port, place, program("torchrun")
     ranks = [context.Process(target=on_rank, args=(rank, *given)) for rank in range(2)]
     for rank in ranks:
         rank.start()
     for rank in ranks:
-        rank.join(120)
+        rank.join(300)
     assert [rank.exitcode for rank in ranks] == [0, 0]
     assert_the_model_of_one_process(place)
     assert pl.read_parquet(place / "lists" / "*.parquet")["user"].n_unique() == 12

@@ -211,7 +211,9 @@ def failures(rank: int) -> dict[str, str]:
         if rank == 1:
             stack.enter_context(mock.patch.object(ReferenceEngine, "step", failing))
         found["in a step"] = sentence(lambda: fitted("ubo"))
-    with mock.patch.object(ranks, "LIMIT", 1.0), ranks.together() as others:
+    with ranks.together():
+        pass  # both come from here at once: the limit is on their next meeting, too
+    with mock.patch.object(ranks, "LIMIT", 3.0), ranks.together() as others:
         found["late"] = sentence(lambda: late(rank, others))
     return found
 
@@ -231,6 +233,34 @@ def meeting(rank: int) -> float:
     return times[0]
 
 
+def ending(rank: int) -> tuple[str, float]:
+    """What this rank says where rank 0 fails; when rank 2, which is slow, knew it and others left.
+
+    Every rank keeps the error, as an interactive shell does, and meets the others again.
+    """
+    explained, times = ranks.Ranks.explained, list[float]()
+
+    def slow(own: ranks.Ranks, error: BaseException) -> BaseException:
+        time.sleep(0.3)
+        times.append(time.monotonic())
+        return explained(own, error)
+
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(ranks, "STAY", 60.0))
+        if rank == 2:
+            stack.enter_context(mock.patch.object(ranks.Ranks, "explained", slow))
+        try:
+            with ranks.together() as others:
+                if rank == 0:
+                    raise InputError("the disk is full")
+                others.add_up(torch.zeros(1))
+        except InputError as error:
+            kept = error
+        times.append(time.monotonic())
+    with mock.patch.object(ranks, "LIMIT", 60.0), ranks.together():
+        return str(kept), times[0]
+
+
 def of_traffic(method: Any) -> Model:
     clicks = log("mf")
     pairs = [np.zeros(1, dtype=np.int32)] * 2
@@ -239,9 +269,13 @@ def of_traffic(method: Any) -> Model:
 
 
 def late(rank: int, others: ranks.Ranks) -> None:
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(2)
-    others.add_up(torch.zeros(1))
+        store.wait(["rank 0 has given up"])
+    try:
+        others.add_up(torch.zeros(1))
+    finally:
+        store.set("rank 0 has given up", "")
 
 
 def _on_rank(rank: int, works: list[Callable[[int], Any]], n_ranks: int, folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from itertools import count
@@ -40,6 +40,7 @@ else:
 
 Value = TypeVar("Value")
 LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once
+STAY = 5.0  # seconds that a failed rank stays, at most, for the others to learn why
 _numbers = count()  # every rank opens its groups in the same order
 
 
@@ -116,17 +117,26 @@ class Ranks:
         The first rank to fail leaves its reason; what the others raise counts as shown there.
         """
         self._failed = True
+        own = f"{self.rank} {self._reason(error)}"
         try:
-            if self._store.add(f"{self._failure}/count", 1) == 1:
-                self._store.set(self._failure, self._reason(error))
-                return error
-            if isinstance(error, _Lost):
-                error = InputError(self._store.get(self._failure).decode())
+            first = self._store.compare_set(self._failure, "", own).decode()  # in one step
+            if self._store.add(f"{self._failure}/known", 1) == self.size:
+                self._store.set(f"{self._failure}/known to all", "")
         except RuntimeError:  # the store went with the rank that kept it
             return error
+        if first == own:
+            return error
+        if isinstance(error, _Lost):
+            error = InputError(first.partition(" ")[2])
         if isinstance(error, InputError):
             error.shown_elsewhere = True
         return error
+
+    def outlast(self) -> None:
+        """After a failure, stay until all know its reason: rank 0 may be the one that keeps it."""
+        if self._failed and self.rank == 0:
+            with suppress(RuntimeError):  # a rank that was killed will never know
+                self._store.wait([f"{self._failure}/known to all"], timedelta(seconds=STAY))
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, _Lost):
@@ -237,6 +247,7 @@ def together() -> Iterator[Ranks | None]:
     finally:
         _current = None
         ranks.close()
+        ranks.outlast()
 
 
 def led(work: Callable[[], Value]) -> Value:
@@ -262,7 +273,8 @@ def _answer(call: Callable[[], Value]) -> Value:
     try:
         return call()
     except RuntimeError as error:  # of gloo: a closed connection, or the time limit
+        # frames of its traceback hold the group, whose connections close with the last reference
         raise _Lost(
             f"another rank has ended, or gave no answer within {LIMIT:.0f} s: see that every rank "
             "runs the same training, and start all of them again"
-        ) from error
+        ) from error.with_traceback(None)

@@ -23,7 +23,7 @@ class Meeting:
 
     def __post_init__(self) -> None:
         self.told = [None] * self.size
-        self.barrier = threading.Barrier(self.size, timeout=60)
+        self.barrier = threading.Barrier(self.size, timeout=240)
 
     def run(self, works: list[Callable[[], Any]]) -> list[Any]:
         """What each rank's work gives; the first failure ends all of them."""

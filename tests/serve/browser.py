@@ -95,7 +95,7 @@ class Browser:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:600])
         return result["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 10) -> None:
+    def wait(self, script: str, seconds: float = 60) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.run(f"!!({script})"):

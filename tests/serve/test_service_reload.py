@@ -15,7 +15,7 @@ from unexposed.serve.batches import Asked, made
 from unexposed.serve.held import Held, Options, Source, read
 from unexposed.serve.reloading import Counter, Current
 
-SOON = 20.0  # seconds that a test waits at most
+SOON = 120.0  # seconds that a test waits at most
 
 
 def until(true) -> None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from training_ranks import (
     CASES,
     answers,
+    ending,
     every_outcome,
     failures,
     log,
@@ -35,6 +36,11 @@ def alone() -> dict[str, Any]:
 def two(alone, tmp_path_factory) -> list[list[Any]]:
     works = every_outcome, own, failures, answers, meeting
     return on_ranks(2, tmp_path_factory.mktemp("two"), *works)
+
+
+@pytest.fixture(scope="module")
+def four(alone, tmp_path_factory) -> list[list[Any]]:
+    return on_ranks(4, tmp_path_factory.mktemp("four"), every_outcome, ending)
 
 
 def leaves(facts: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -82,9 +88,8 @@ def test_every_rank_has_the_same_bits_of_what_users_share(two):
     assert_same_bits(two[0][0], two[1][0])
 
 
-def test_four_ranks_train_the_model_of_one_process(alone, tmp_path):
+def test_four_ranks_train_the_model_of_one_process(alone, four):
     """One of the cases has three users: a rank without any user takes part."""
-    four = on_ranks(4, tmp_path, every_outcome)
     assert_alike(four[3][0], alone)
     assert_same_bits(four[0][0], four[3][0])
 
@@ -149,6 +154,18 @@ def test_the_failure_of_one_rank_ends_all_with_its_reason(two):
     assert two[0][2]["in a step"] == "rank 1 failed: the disk is full"
 
 
+def test_a_failure_ends_ranks_that_wait_for_another_one_than_the_failed(four):
+    """In a ring of four, rank 2 waits for ranks 1 and 3."""
+    said = [found[1][0] for found in four]
+    assert said == ["the disk is full", *["rank 0 failed: the disk is full"] * 3]
+
+
+def test_rank_0_stays_until_all_know_why_it_failed(four):
+    """It may keep the store that holds the reason."""
+    left, knew = four[0][1][1], four[2][1][1]
+    assert left > knew
+
+
 def test_no_rank_goes_on_before_all_are_connected(two):
     """One that failed at once would close a connection that is half made."""
     (*_, went_on), (*_, connected) = two
@@ -156,7 +173,7 @@ def test_no_rank_goes_on_before_all_are_connected(two):
 
 
 def test_a_rank_waits_for_a_late_one_no_longer_than_the_limit(two):
-    assert "gave no answer within 1 s" in two[0][2]["late"]
+    assert "gave no answer within 3 s" in two[0][2]["late"]
 
 
 def test_a_users_partition_depends_on_the_raw_id_alone():

@@ -248,7 +248,7 @@ def test_workers_end_with_a_killed_parent(tmp_path):
     try:
         assert "trial" in parent.stderr.readline()  # from a worker
         parent.kill()
-        parent.communicate(timeout=30)  # returns when the last worker has closed standard error
+        parent.communicate(timeout=240)  # returns when the last worker has closed standard error
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)

@@ -1,6 +1,7 @@
 """The command under torchrun: every process runs it, rank 0 talks, and all end together."""
 
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,11 @@ def with_other_ranks() -> Iterator[None]:
     try:
         with ranks.together():
             yield
+    except InputError as error:
+        if error.shown_elsewhere:
+            # torchrun ends all ranks when the first has left: let it be the one that says why
+            time.sleep(ranks.STAY)
+        raise
     finally:
         dist.destroy_process_group()
 
