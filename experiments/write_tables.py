@@ -203,6 +203,7 @@ PROTOCOL = {
     "UBO less UMF": ("ubo", "umf"),
     "UBO, frozen, less UMF": ("ubo-frozen", "umf"),
     "UBO, learned less frozen": ("ubo", "ubo-frozen"),
+    "UBO less UBO at the paper's learning rate": ("ubo", "ubo-paper"),
     "UBO less JointOpt": ("ubo", "ubo-joint"),
     "UBO less MF": ("ubo", "mf"),
 }

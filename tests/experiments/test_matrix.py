@@ -208,9 +208,10 @@ def test_each_study_of_a_file_is_planned_once_with_what_it_holds(file):
         "small-40-all_clicks_umf-true.json",
     ]
     umf, true, _ = plans
-    assert (umf.arm, umf.held, umf.trials, umf.splits, umf.start) == ("umf", (), 3, 2, None)
-    held = ("negatives", "batch_size", "popularity_exponent", "popularity_floor")
-    assert (true.held, true.trials, true.splits) == (held, 3, 1)
+    common = ("epochs", "dim", "refit")
+    assert (umf.arm, umf.held, umf.trials, umf.splits, umf.start) == ("umf", common, 3, 2, None)
+    own = ("negatives", "batch_size", "popularity_exponent", "popularity_floor")
+    assert (true.held, true.trials, true.splits) == ((*common, *own), 3, 1)
     assert true.start == umf.path
     assert (true.exposure, true.method.batch_size, true.method.negatives) == ("true", 64, 3)
     assert not any(plan.method.refit for plan in plans)
