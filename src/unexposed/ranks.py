@@ -12,31 +12,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from importlib import import_module
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unexposed.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-    from numpy.typing import NDArray
-    from torch import Tensor
-else:
-
-    class _Late:
-        """A module that is imported when first used."""
-
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def __getattr__(self, attribute: str) -> Any:
-            return getattr(import_module(self._name), attribute)
-
-    torch, dist = _Late("torch"), _Late("torch.distributed")
+from unexposed.late import Tensor, dist, torch
 
 Value = TypeVar("Value")
 LIMIT = 1800.0  # seconds that a rank waits for the others; one that ended is noticed at once

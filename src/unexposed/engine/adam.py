@@ -11,9 +11,9 @@ have none (`relevance.Columns`).
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+from unexposed.late import Tensor, torch
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

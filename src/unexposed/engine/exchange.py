@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from unexposed.late import Tensor, torch
 from unexposed.ranks import Ranks
 
 USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by all users

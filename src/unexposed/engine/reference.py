@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unexposed.engine.adam import RowAdam, tables_of
 from unexposed.engine.exchange import Alone, Exchange
 from unexposed.engine.objective import Initial, Objective, Optimiser, put_back
+from unexposed.late import Dtype, Tensor, torch
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES
@@ -42,8 +41,9 @@ class ReferenceEngine:
         validation: ValidationSet | None = None,
         relevance: Relevance | None = None,
         exchange: Exchange | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: Dtype | None = None,
     ) -> None:
+        dtype = dtype or torch.float32
         self._objective = objective
         self._exchange = exchange or Alone()
         self._relevance = relevance or DotProduct(0, 0.0)
@@ -266,7 +266,7 @@ class _Batch:
     """
 
     def __init__(
-        self, samples: Samples, dtype: torch.dtype, rows: NDArray[Any], times: NDArray[Any]
+        self, samples: Samples, dtype: Dtype, rows: NDArray[Any], times: NDArray[Any]
     ) -> None:
         pairs = samples.pairs()
         self.n_clicks = samples.n_clicks
@@ -288,9 +288,7 @@ class _Batch:
         return torch.where(torch.isnan(self._known), exposure, self._known)
 
 
-def _indices(
-    validation: ValidationSet, part: slice, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
+def _indices(validation: ValidationSet, part: slice, dtype: Dtype) -> tuple[Tensor, Tensor, Tensor]:
     return (
         torch.from_numpy(validation.users[part]).long(),
         torch.from_numpy(validation.items[part]).long(),

@@ -17,9 +17,7 @@ a function of α alone. A `train_loss` that computes m from its first argument t
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from unexposed.late import Tensor, torch
 from unexposed.maths.exposure import gated_gradient
 from unexposed.maths.losses import (
     low_variance_cross_gradient,
@@ -74,7 +72,6 @@ def hypergradient_on_batch(
     return _one_step(train_loss, train_loss, relevance, exposure, lookahead, total)
 
 
-@torch.enable_grad()  # also inside a caller's no_grad, where every gradient would be zero
 def _one_step(
     train_loss: TrainLoss,
     outer_loss: TrainLoss,
@@ -84,14 +81,15 @@ def _one_step(
     total: Total,
 ) -> Parameters:
     relevance, exposure = _leaves(relevance), _leaves(exposure)
-    steps = _gradients(train_loss(relevance, exposure), relevance, create_graph=True)
-    ahead = _leaves(
-        tuple(start - lookahead * step for start, step in zip(relevance, total(steps), strict=True))
-    )  # ω′
-    outer = _gradients(outer_loss(ahead, exposure), (*ahead, *exposure))
-    directions, direct = total(outer[: len(ahead)]), outer[len(ahead) :]  # v, ∂L_outer/∂α
-    along = torch.stack([(s * v).sum() for s, v in zip(steps, directions, strict=True)]).sum()
-    through = _gradients(along, exposure)
+    with torch.enable_grad():  # in a caller's no_grad every gradient would be zero
+        steps = _gradients(train_loss(relevance, exposure), relevance, create_graph=True)
+        ahead = _leaves(
+            tuple(w - lookahead * step for w, step in zip(relevance, total(steps), strict=True))
+        )  # ω′
+        outer = _gradients(outer_loss(ahead, exposure), (*ahead, *exposure))
+        directions, direct = total(outer[: len(ahead)]), outer[len(ahead) :]  # v, ∂L_outer/∂α
+        along = torch.stack([(s * v).sum() for s, v in zip(steps, directions, strict=True)]).sum()
+        through = _gradients(along, exposure)
     return tuple(d - lookahead * t for d, t in zip(direct, through, strict=True))
 
 

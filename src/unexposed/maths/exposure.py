@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from torch import Tensor, sigmoid
 
 from unexposed.errors import InputError
+from unexposed.late import Tensor, sigmoid
 
 Table = NDArray[np.float32]
 

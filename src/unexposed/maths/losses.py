@@ -8,9 +8,7 @@ log p = log σ(x), log(1 − p) = log σ(−x), and 1 − mp is a sum of non-neg
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, sigmoid
-from torch.nn.functional import logsigmoid
+from unexposed.late import Tensor, logsigmoid, sigmoid, torch
 
 
 def inverse_propensity(logit: Tensor, click: Tensor, exposure: Tensor) -> Tensor:

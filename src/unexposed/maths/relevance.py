@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+from unexposed.late import Tensor, torch
 
 Tables = Mapping[str, Tensor]
 Biases = Literal["none", "item", "both"]

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -14,6 +13,7 @@ from unexposed.engine.cjmf.reference import item_exposure
 from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables
 from unexposed.engine.objective import Name
 from unexposed.kernel_cache import noticing
+from unexposed.late import torch
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP
 from unexposed.methods.trained import TrainedMethod

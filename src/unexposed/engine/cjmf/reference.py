@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, sigmoid
 
 from unexposed.engine.adam import RowAdam
 from unexposed.engine.cjmf.step import (
@@ -19,6 +17,7 @@ from unexposed.engine.cjmf.step import (
     Tables,
 )
 from unexposed.engine.objective import put_back
+from unexposed.late import Dtype, Tensor, sigmoid, torch
 from unexposed.maths.losses import inverse_propensity, low_variance
 
 
@@ -78,10 +77,10 @@ class ReferenceLearner:
         tables: Mapping[str, NDArray[Any]],
         popularity: NDArray[Any],
         *,
-        dtype: torch.dtype = torch.float32,
+        dtype: Dtype | None = None,
         device: str = "cpu",
     ) -> None:
-        placed: dict[str, Any] = {"dtype": dtype, "device": device}
+        placed: dict[str, Any] = {"dtype": dtype or torch.float32, "device": device}
         self._tables = {name: torch.tensor(table, **placed) for name, table in tables.items()}
         self._popularity = torch.tensor(popularity, **placed)
         self._residual = rates.residual is not None

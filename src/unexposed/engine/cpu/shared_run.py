@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unexposed.engine.cpu import shared_phases
 from unexposed.engine.cpu.compile import on_threads
 from unexposed.engine.cpu.layout import Step
 from unexposed.engine.cpu.shared_phases import Others, Span
+from unexposed.late import Tensor, torch
 from unexposed.ranks import Ranks
 from unexposed.sampling.samples import Samples
 
@@ -138,7 +138,7 @@ class SharedRun:
         if raised:
             raise raised[0]
 
-    def _add_up_rows(self, rows: torch.Tensor) -> None:
+    def _add_up_rows(self, rows: Tensor) -> None:
         """Sum rows over ranks, without the columns that pad them."""
         n_rows, width = rows.shape
         if n_rows == 0:

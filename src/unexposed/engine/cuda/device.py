@@ -5,9 +5,8 @@ import importlib.util
 import os
 from typing import Any, Literal
 
-import torch
-
 from unexposed.errors import InputError
+from unexposed.late import torch
 
 
 def take_card() -> None:

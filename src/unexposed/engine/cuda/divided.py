@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unexposed.engine.exchange import Exchange
+from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Samples
 
 SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks tell each other at a time

@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.cuda.device import load
 from unexposed.errors import InputError
+from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Drawing, Samples
 
 BLOCK = 256  # pairs of a program

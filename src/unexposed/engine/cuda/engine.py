@@ -14,9 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
@@ -28,6 +26,7 @@ from unexposed.engine.cuda.space import Space
 from unexposed.engine.exchange import Exchange
 from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
 from unexposed.errors import InputError
+from unexposed.late import Dtype, Tensor, torch
 from unexposed.maths.relevance import DotProduct
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
@@ -72,13 +71,13 @@ class CudaEngine:
         validation: ValidationSet | None = None,
         relevance: DotProduct | None = None,
         exchange: Exchange | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: Dtype | None = None,
         device: str = "cuda",
     ) -> None:
         check_objective("cuda", objective, parameters, features, validation)
         self._kernels = load(device, "kernels")
         self._strategy = objective.strategy
-        self._dtype, self._device = dtype, device
+        self._dtype, self._device = dtype or torch.float32, device
         self._names = list(parameters)
         self._dim = parameters["user_factors"].shape[1]
         self._width = -(-self._dim // 8) * 8  # rows of whole 32-byte sectors
@@ -173,7 +172,7 @@ class CudaEngine:
     def give_exposure(self, table: NDArray[Any]) -> None:
         self._arguments["exposure"].copy_(self._tensor(table))
 
-    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> Tensor:
+    def _tensor(self, values: Any, dtype: Dtype | None = None) -> Tensor:
         return torch.as_tensor(values).to(device=self._device, dtype=dtype or self._dtype)
 
     def _new_tables(self, parameters: Initial) -> dict[str, Tensor]:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unexposed.engine.cuda.drawing import DeviceSampler
+from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Samples
 
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.experiments.task import Task
+from unexposed.late import Tensor, torch
 from unexposed.maths import losses
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
@@ -33,7 +33,7 @@ from unexposed.ranking.blocks import parts
 from unexposed.training.given import Side
 
 Array = NDArray[np.float64]
-Formula = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Formula = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 VARIANCES: dict[str, Formula] = {  # variance of ∂L/∂p from γ, m and p
     "inverse_propensity": losses.inverse_propensity_variance,
