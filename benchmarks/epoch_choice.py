@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("dataset")
     parser.add_argument("study", type=Path)
-    parser.add_argument("--worlds", type=int, default=10)
+    parser.add_argument("--worlds", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=120)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)

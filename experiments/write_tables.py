@@ -167,6 +167,10 @@ def criteria() -> str:
     return markdown(criterion.criteria(found))
 
 
+def epochs() -> str:
+    return markdown(criterion.epochs(_read(HERE / "criterion" / "epoch_choice.json")))
+
+
 def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
     """A table made from one file of results."""
     return lambda: markdown(make(result(name)))
@@ -249,6 +253,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "real results": ("experiments/real/README.md", real_traffic),
     "criteria": ("experiments/criterion/README.md", criteria),
     "chosen by": ("experiments/criterion/README.md", chosen_by),
+    "picked epochs": ("experiments/criterion/README.md", epochs),
     "protocol results": ("experiments/protocol/README.md", protocol),
     "amazon": ("experiments/exposure/README.md", of_amazon(verdict.exposure)),
     "amazon shares": ("experiments/exposure/README.md", of_amazon(verdict.share)),
