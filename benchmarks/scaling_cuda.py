@@ -1,18 +1,20 @@
 """What several ranks cost on one GPU: python benchmarks/scaling_cuda.py --json FILE
 
 1. A group of one rank over NCCL against no process group: as `fit` trains there, and through the
-   exchange (`divided.py`), which a group of one need not take. Epochs come in turn, from the same
-   samples of the host.
+   exchange (`divided.py`), which a group of one need not take. All three come in turn, each after
+   epochs that warm it up, from the same samples of the host. The ratio is that of medians, with
+   the ratios of single turns beside it.
 2. Two ranks that share the card over gloo, against one process and against the reference engine in
    float64, on the same samples. NCCL refuses two ranks on one card: several cards are not tested.
-3. Bytes that a rank gives to all-reduces in a step, and their seconds, the card waited for.
+3. A whole `fit` of two such ranks, its choice of the epoch and training on all clicks included,
+   against the CPU engine in one process, which draws the same samples: parameters, and lists.
+4. Bytes that a rank gives to all-reduces in a step, and their seconds, the card waited for.
 """
 
 import argparse
 import json
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -26,10 +28,14 @@ import torch.multiprocessing
 
 from engine_cuda import Log, engine, sampler, simulated, some_validation, time_epoch
 from unexposed import ranks
+from unexposed.data.simulate import world
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import USER_TABLES, Shared
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.methods import make
+from unexposed.model.model import Model
+from unexposed.progress import Silent
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.plan import Training
@@ -37,6 +43,7 @@ from unexposed.training.plan import Training
 SLOWER, APART = 1.05, 1e-4  # what a group of one may cost, and how far float32 may be off
 SIZES = {"small": (20_000, 2_000, 1 << 10), "large": (400_000, 40_000, 1 << 16)}
 STEPS = 48  # of a timed epoch
+TIMED = {"small": 40, "large": 8}  # epochs of a turn: a tenth of a second or more
 OPTIMISER = Optimiser(5e-3, 1e-3, exposure_learning_rate=3e-3, gate_pace=0.5, lookahead=0.05)
 OBJECTIVES = {
     "ubo": Objective("low_variance", "bilevel", validation_batch=500),
@@ -49,6 +56,7 @@ OBJECTIVES = {
     "bpr": Objective("pairwise"),
 }
 N_RANKS, BATCH, EPOCHS, DIM = 2, 512, 2, 16
+FITTED = ("ubo", "umf", "relmf", "bpr", "mf")  # by whole trainings
 
 
 class Counting(Shared):
@@ -56,35 +64,34 @@ class Counting(Shared):
 
     def __init__(self, others: ranks.Ranks, *, timed: bool = False) -> None:
         self._ranks, self._timed = others, timed
-        self.n_bytes, self.sums, self.seconds, self.telling = 0, 0, 0.0, 0.0
+        self.n_bytes, self.marks, self.sums, self.seconds, self.telling = 0, 0, 0, 0.0, 0.0
 
     def total(self, gradients: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        on_card = any(g.is_cuda for g in gradients.values())
-        if on_card:
-            shared = [g for n, g in gradients.items() if n not in USER_TABLES]
-            self.n_bytes += sum(g.numel() * g.element_size() for g in shared)
-            self.sums += 1
-        if not (self._timed and on_card):
+        if not any(g.is_cuda for g in gradients.values()):
+            return super().total(gradients)
+        shared = [g for n, g in gradients.items() if n not in USER_TABLES]
+        n_bytes, tells = sum(g.numel() * g.element_size() for g in shared), "marks" in gradients
+        self.marks += n_bytes if tells else 0
+        self.n_bytes += 0 if tells else n_bytes
+        self.sums += 1
+        if not self._timed:
             return super().total(gradients)
         torch.cuda.synchronize()
         started = time.perf_counter()
         found = super().total(gradients)
         torch.cuda.synchronize()
-        self.seconds += time.perf_counter() - started
-        return found
-
-    def touched(self, items: Any) -> Any:
-        started = time.perf_counter()
-        found = super().touched(items)
-        self.telling += time.perf_counter() - started
+        took = time.perf_counter() - started
+        self.telling += took if tells else 0.0
+        self.seconds += 0.0 if tells else took
         return found
 
     def per_step(self, steps: int) -> dict[str, float]:
         return {
             "bytes_a_step": self.n_bytes / steps,
+            "marks_a_step": self.marks / steps,
             "sums_a_step": self.sums / steps,
             "seconds_of_sums_a_step": self.seconds / steps,
-            "seconds_of_touched_items_a_step": self.telling / steps,
+            "seconds_of_marks_a_step": self.telling / steps,
         }
 
 
@@ -109,9 +116,16 @@ def group_of_one(folder: Path, repeats: int) -> dict[str, Any]:
         samples = sampler(log, 1).draw(STEPS * batch_size)
         for method in ("ubo", "umf", "bpr"):
             found[f"{method}, {size} batches"] = in_turn(
-                method, log, guide, samples, batch_size, folder, repeats
+                method, log, guide, samples, batch_size, folder, repeats, TIMED[size]
             )
     return found
+
+
+def timed(run: Callable[[], float], epochs: int) -> float:
+    """Seconds of an epoch: the mean of some, after a quarter as many that warm up."""
+    for _ in range(1 + epochs // 4):
+        run()
+    return statistics.mean(time_epoch(run) for _ in range(epochs))
 
 
 def in_turn(
@@ -122,53 +136,64 @@ def in_turn(
     batch_size: int,
     folder: Path,
     repeats: int,
+    epochs: int,
 ) -> dict[str, Any]:
     """Seconds of epochs without a group, in a group of one, and through its exchange."""
     plain = engine(method, log, 64, guide, 1 << 12)
     seconds: dict[str, list[float]] = {"no group": [], "group": [], "exchange": []}
-    shared, facts = None, {}
     run: Callable[[], float] = lambda: plain.epoch(samples, batch_size=batch_size)  # noqa: E731
     run()
-    for number in range(repeats + 1):
-        seconds["no group"].append(time_epoch(run))
+    facts: dict[str, float] = {}
+    for number in range(repeats):
+        if number % 2 == 0:  # a turn begins with either
+            seconds["no group"].append(timed(run, epochs))
         place = f"file://{folder}/{method}-{batch_size}-{number}"
         dist.init_process_group("nccl", init_method=place, rank=0, world_size=1)
         dist.all_reduce(torch.ones(1, device="cuda"))
         with ranks.together() as others:
             assert others is None  # a group of one is one process
-            seconds["group"].append(time_epoch(run))
+            seconds["group"].append(timed(run, epochs))
         alone = ranks.Ranks().meet()
         alone.add_up(torch.ones(1, device="cuda"))  # makes its NCCL group
-        exchange = Counting(alone, timed=number == 0)  # waiting for the card slows the others
-        shared = with_exchange(method, log, guide, exchange)
-        shared.epoch(samples, batch_size=batch_size)  # compiles
-        counted = exchange.per_step(-(-len(samples) // batch_size))
-        facts = counted if number == 0 else facts
+        if number == 0:  # waiting for the card would slow the others
+            exchange = Counting(alone, timed=True)
+            shared = with_exchange(method, log, guide, exchange)
+            shared.epoch(samples, batch_size=batch_size)
+            facts = exchange.per_step(STEPS)
+        shared = with_exchange(method, log, guide, Counting(alone))
         seconds["exchange"].append(
-            time_epoch(lambda e=shared: e.epoch(samples, batch_size=batch_size))
+            timed(lambda e=shared: e.epoch(samples, batch_size=batch_size), 1 + epochs // 8)
         )
         alone.close()
         dist.destroy_process_group()
-    seconds = {name: each[1:] for name, each in seconds.items()}  # the first warms up
+        if number % 2:
+            seconds["no group"].append(timed(run, epochs))
     base = statistics.median(seconds["no group"])
     ratios = {name: statistics.median(each) / base for name, each in seconds.items()}
+    plan = Training(
+        users=log.n_users,
+        items=log.clicks.n_items,
+        clicks=len(log.clicks.users),
+        ranks=N_RANKS,  # one rank would plan none
+        dim=64,
+        batch_size=batch_size,
+        negatives=1,
+        strategy="bilevel" if method == "ubo" else None,
+        engine="cuda",
+    )
     return {
         "batch_size": batch_size,
         "clicks": len(samples),
         "seconds": seconds,
         "group_over_none": ratios["group"],
+        "group_over_none_by_turn": [
+            g / n for g, n in zip(seconds["group"], seconds["no group"], strict=True)
+        ],
         "exchange_over_none": ratios["exchange"],
+        "seconds_more_a_step": (statistics.median(seconds["exchange"]) - base) / STEPS,
         "at_most_five_percent_slower": ratios["group"] <= SLOWER,
-        "planned_bytes_a_step": Training(
-            users=log.n_users,
-            items=log.clicks.n_items,
-            clicks=len(log.clicks.users),
-            ranks=N_RANKS,  # one rank would plan none
-            dim=64,
-            batch_size=batch_size,
-            negatives=1,
-            strategy="bilevel" if method == "ubo" else None,
-        ).step_bytes,
+        "planned_bytes_a_step": plan.step_bytes,
+        "planned_marks_a_step": plan.told_bytes,
         **facts,
     }
 
@@ -254,12 +279,41 @@ def on_rank(rank: int, folder: str) -> None:
             np.savez(Path(folder, f"{name}-{rank}.npz"), **found)
             facts[name] = exchange.per_step(EPOCHS * -(-given["samples"].n_clicks // BATCH))
     Path(folder, f"facts-{rank}.json").write_text(json.dumps(facts))
+    for name in FITTED:
+        model = fitted(name, "cuda").whole()
+        if rank == 0:
+            np.savez(Path(folder, f"fit-{name}.npz"), lists=lists(model), **model.parameters)
     dist.destroy_process_group()
+
+
+def fitted(name: str, engine: str) -> Model:
+    """A training by held-out clicks, then on all clicks; in a process group, over its ranks."""
+    clicks = world(600, 200, seed=3).clicks(0)
+    settings = {"dim": DIM, "epochs": 4, "batch_size": BATCH, "engine": engine}
+    return make(name, **settings).fit(clicks, seed=1, progress=Silent())
+
+
+def lists(model: Model) -> np.ndarray:
+    """The best items of every user, clicked ones too."""
+    users = np.arange(model.clicks.n_users)
+    return np.argsort(-np.asarray(model.scores(users)), axis=1, kind="stable")[:, :10]
+
+
+def whole_fits(folder: Path) -> dict[str, Any]:
+    """How far `fit` on two ranks that shared a card is from one process on the CPU."""
+    found = {}
+    for name in FITTED:
+        model, of_ranks = fitted(name, "cpu"), np.load(folder / f"fit-{name}.npz")
+        apart = distance({n: of_ranks[n] for n in model.parameters}, model.parameters)
+        same = float((of_ranks["lists"] == lists(model)).mean())
+        found[name] = {"from_one_process_on_the_cpu": apart, "same_rows_of_lists": same}
+    return found
 
 
 def distance(left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
     """The largest relative difference of two tables of the same name."""
-    return max(float(np.linalg.norm(left[n] - right[n]) / np.linalg.norm(right[n])) for n in right)
+    norm = np.linalg.norm
+    return max(float(norm(left[n] - right[n]) / (norm(right[n]) or 1.0)) for n in right)
 
 
 def sharing_a_card(folder: Path) -> dict[str, Any]:
@@ -290,6 +344,7 @@ def sharing_a_card(folder: Path) -> dict[str, Any]:
                 batch_size=BATCH,
                 negatives=len(given["samples"].items) // len(given["samples"]) - 1,
                 strategy=OBJECTIVES[name].strategy,
+                engine="cuda",
             ).step_bytes,
             "items_alike": all((parts[0][n] == parts[1][n]).all() for n in shared),
         }
@@ -319,25 +374,37 @@ def main() -> None:
                 f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms",
                 flush=True,
             )
+        fits = whole_fits(Path(name))
+        for label, of in fits.items():
+            print(
+                f"fit on two ranks, {label:5} {of['from_one_process_on_the_cpu']:.1e} from the CPU "
+                f"engine in one process; {of['same_rows_of_lists']:.4%} of the lists are the same",
+                flush=True,
+            )
         one = group_of_one(Path(name), asked.repeats)
         for label, of in one.items():
             met = "met" if of["at_most_five_percent_slower"] else "NOT met"
+            turns = of["group_over_none_by_turn"]
             print(
-                f"one rank, {label:19} ×{of['group_over_none']:.3f} in a NCCL group (≤ {SLOWER}: "
-                f"{met}), ×{of['exchange_over_none']:.2f} through its exchange: "
-                f"{of['bytes_a_step'] / 1e6:,.2f} MB a step "
-                f"(planned: at most {of['planned_bytes_a_step'] / 1e6:,.2f} MB), "
-                f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms",
+                f"one rank, {label:19} ×{of['group_over_none']:.3f} in a NCCL group, single turns "
+                f"{min(turns):.3f} to {max(turns):.3f} (≤ {SLOWER}: {met}); "
+                f"×{of['exchange_over_none']:.2f} through its exchange, "
+                f"{1e3 * of['seconds_more_a_step']:.2f} ms more a step: "
+                f"{of['bytes_a_step'] / 1e6:,.2f} MB "
+                f"(planned: at most {of['planned_bytes_a_step'] / 1e6:,.2f} MB) in "
+                f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms, marks in "
+                f"{1e3 * of['seconds_of_marks_a_step']:.2f} ms",
                 flush=True,
             )
     if asked.json:
         document = {
-            "command": " ".join(["python", *sys.argv]),
+            "command": f"python benchmarks/scaling_cuda.py --repeats {asked.repeats}",
             "card": torch.cuda.get_device_name(),
             "torch": torch.__version__,
             "python": platform.python_version(),
             "seconds": time.perf_counter() - started,
             "two_ranks_on_one_card": two,
+            "fit_of_two_ranks": fits,
             "one_rank": one,
         }
         asked.json.parent.mkdir(parents=True, exist_ok=True)

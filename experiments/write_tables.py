@@ -181,14 +181,6 @@ def with_speeds(make: Callable[[scaling.Speeds], Table]) -> Callable[[], str]:
     return lambda: markdown(make(scaling.speeds(result("engine_cuda"), result("engine_cpu"))))
 
 
-def on_a_card() -> str:
-    """The ranks that share a card, or the command that measures them."""
-    if not (HERE / "results" / "scaling_cuda.json").exists():
-        command = "python benchmarks/scaling_cuda.py --json experiments/results/scaling_cuda.json"
-        return f"Results are missing; to make them: `{command}`."
-    return markdown(scaling.on_a_card(result("scaling_cuda")))
-
-
 def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
     """A table made from the shops that say what was shown."""
     return lambda: markdown(make(places("shown")))
@@ -234,7 +226,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "scaling memory table": (SCALING, lambda: markdown(scaling.memory())),
     "exchange table": (SCALING, with_speeds(scaling.exchange)),
     "rotating table": (SCALING, with_speeds(scaling.rotating)),
-    "ranks on a card table": (RANKS, on_a_card),
+    "ranks on a card table": (RANKS, written(scaling.on_a_card, "scaling_cuda")),
+    "sharing a card table": (RANKS, written(scaling.sharing_a_card, "scaling_cuda")),
     "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
     "update table": (SERVING, written(serving.update, "update_ml100k")),
     "lists table": (SERVING, written(serving.lists, "recommend")),

@@ -8,6 +8,7 @@ from unexposed.report.tables import Table, cells, code
 from unexposed.training.plan import (
     ETHERNET,
     NVLINK,
+    Hardware,
     Network,
     Training,
     most_that_pay,
@@ -16,6 +17,7 @@ from unexposed.training.plan import (
 )
 
 LARGE = Training(10**8, 10**6, 10**10, 1, 64, 1 << 16, 10, "bilevel")
+ENGINES: dict[Network, Hardware] = {NVLINK: "cuda", ETHERNET: "cpu"}
 STRATEGIES: dict[str, Any] = {"ubo": "bilevel", "umf": None}
 CORES = 16  # of a machine
 ONE_CORE = {
@@ -79,8 +81,8 @@ def exchange(of: Speeds) -> Table:
                 LARGE, ranks=8, items=items, batch_size=batch_size, strategy=STRATEGIES[method]
             )
             parts = [code(method), f"{items:,}", f"{batch_size:,}", f"{plan.step_bytes / 1e6:,.1f}"]
-            for network in (NVLINK, ETHERNET):
-                rate = of[method][network]
+            for network, engine in ENGINES.items():
+                plan, rate = replace(plan, engine=engine), of[method][network]
                 alone = batch_size * (1 + plan.negatives) / rate
                 parts += [
                     f"{1e3 * alone:,.2f}",
@@ -106,8 +108,8 @@ def rotating(of: Speeds) -> Table:
     """An epoch with synchronous exchange, and with blocks of items that go round."""
     rows = []
     for method, strategy in STRATEGIES.items():
-        for network in (NVLINK, ETHERNET):
-            plan = replace(LARGE, ranks=network.ranks, strategy=strategy)
+        for network, engine in ENGINES.items():
+            plan = replace(LARGE, ranks=network.ranks, strategy=strategy, engine=engine)
             rate = {"pairs_a_second": of[method][network]}
             rows.append(
                 cells(
@@ -127,24 +129,55 @@ def on_a_card(document: dict[str, Any]) -> Table:
     """A group of one rank against none, and two ranks on one card against one process."""
     rows = []
     for name, of in document["one_rank"].items():
-        cost = (
-            f"× {of['group_over_none']:.3f}; through the exchange × {of['exchange_over_none']:.2f}"
+        turns = of["group_over_none_by_turn"]
+        rows.append(
+            cells(
+                name,
+                f"× {of['group_over_none']:.3f} ({min(turns):.2f} … {max(turns):.2f})",
+                f"× {of['exchange_over_none']:.2f}",
+                f"{1e3 * of['seconds_more_a_step']:.2f}",
+                f"{1e3 * of['seconds_of_sums_a_step']:.2f}",
+                *_megabytes(of),
+            )
         )
-        rows.append(cells(f"one rank: {name}", cost, *_exchanged(of)))
+    heads = ["", "in a group", "through the exchange", "ms more a step", "ms of sums"]
+    heads += ["MB a step", "planned, at most"]
+    sizes = {of["batch_size"] for of in document["one_rank"].values()}
+    note = (
+        f"`{document['command']}`: {document['card']}, torch {document['torch']}; batches of "
+        f"{' and '.join(f'{size:,}' for size in sorted(sizes))} clicks, one item drawn for each. "
+        "In brackets: single turns."
+    )
+    return Table("scaling-card", "One rank over NCCL", heads, rows, [note], words=1)
+
+
+def sharing_a_card(document: dict[str, Any]) -> Table:
+    """Two ranks on one card over gloo, against one process: the steps, and a whole training."""
+    fits = document["fit_of_two_ranks"]
+    rows = []
     for name, of in document["two_ranks_on_one_card"].items():
-        apart = f"{of['from_one_process']:.0e} from one process"
-        rows.append(cells(f"two ranks: {name}", apart, *_exchanged(of)))
-    heads = ["", "against one process", "MB a step", "planned, at most", "ms of sums a step"]
-    note = f"{document['card']}, torch {document['torch']}: `{document['command']}`."
-    return Table("scaling-card", "Ranks on one card", heads, rows, [note], words=2)
+        whole = fits.get(name)
+        rows.append(
+            cells(
+                code(name),
+                f"{of['from_one_process']:.0e}",
+                f"{of['from_reference']:.0e}",
+                NONE if whole is None else f"{whole['from_one_process_on_the_cpu']:.0e}",
+                NONE if whole is None else f"{100 * whole['same_rows_of_lists']:g} %",
+                *_megabytes(of),
+            )
+        )
+    heads = ["", "from one process", "from the reference", "`fit`, from the CPU engine"]
+    heads += ["the same in lists", "MB a step", "planned, at most"]
+    note = (
+        "Relative distance of parameters on the same samples, the reference in float64. `fit`: "
+        "a whole training, against one process on the CPU."
+    )
+    return Table("sharing-card", "Two ranks on one card", heads, rows, [note], words=1)
 
 
-def _exchanged(of: dict[str, Any]) -> list[str]:
-    return [
-        f"{of['bytes_a_step'] / 1e6:,.3f}",
-        f"{of['planned_bytes_a_step'] / 1e6:,.3f}",
-        f"{1e3 * of['seconds_of_sums_a_step']:,.2f}",
-    ]
+def _megabytes(of: dict[str, Any]) -> list[str]:
+    return [f"{of['bytes_a_step'] / 1e6:,.3f}", f"{of['planned_bytes_a_step'] / 1e6:,.3f}"]
 
 
 def _sizes(plan: Training) -> str:

@@ -116,6 +116,27 @@ def test_ranks_on_cards_give_the_parameters_of_one_process(
             assert all((own[name] == learned[0][name]).all() for own in learned)
 
 
+def test_ranks_mark_the_keys_that_any_of_them_has() -> None:
+    keys = [torch.tensor([7, 2, 2]), torch.tensor([], dtype=torch.int64), torch.tensor([0, 7])]
+    meeting = Meeting(len(keys))
+    tables = {"item_factors": torch.zeros(1)}
+    works = [
+        lambda rank=rank, own=own: divided.Sums(InThreads(meeting, rank), tables, None, 1).touched(
+            own, 9
+        )
+        for rank, own in enumerate(keys)
+    ]
+    assert [found.tolist() for found in meeting.run(works)] == [[0, 2, 7]] * 3
+
+
+def test_the_marks_of_a_span_fit_into_memory() -> None:
+    samples, pairs = random_problem(n=1000).samples, 5000
+    of_few, of_many = (divided.batches_a_span(samples, 10, pairs, n) for n in (100, 1 << 22))
+    assert of_few == divided.SPAN // 50
+    assert of_many == 16
+    assert divided.batches_a_span(samples, 10, pairs, 1 << 40) == 1  # a batch is never cut
+
+
 # which group adds up, which card a rank takes
 
 

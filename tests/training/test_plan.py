@@ -189,6 +189,14 @@ def test_a_ring_takes_the_time_of_the_formula(clicks: Clicks) -> None:
     assert plan.exchange_seconds(ETHERNET) == pytest.approx(seconds + 2 * hops * 4 * 30e-6)
 
 
+def test_cards_add_up_a_mark_for_each_item_of_the_catalogue(clicks: Clicks) -> None:
+    sizes = {"ranks": 8, "strategy": "bilevel", "items": 1000, "users": 10**6, "clicks": 10**6}
+    plan = training(clicks, engine="cuda", **sizes)
+    assert plan.told_bytes == 1000
+    seconds = 2 * 7 / 8 * (plan.step_bytes + 1000) / 450e9
+    assert plan.exchange_seconds(NVLINK) == pytest.approx(seconds + 2 * 7 * 4 * 3e-6)
+
+
 def test_more_pairs_an_item_make_the_exchange_pay() -> None:
     large = Training(10**8, 10**6, 10**10, 8, 64, 1 << 16, 1, "bilevel", "cuda")
     rate = {"pairs_a_second": 3e8}

@@ -195,14 +195,25 @@ class Training:
 
     @property
     def told_bytes(self) -> float:
-        """Bytes that a rank tells each other in a step: its items, and how often it has each."""
+        """Bytes by which a rank tells the others the items of a step.
+
+        On the host each rank sends its items, and how often it has each, to every other rank; on
+        cards they add up a mark for each item of the catalogue.
+        """
         if self.ranks == 1:
             return 0.0
+        if self.engine == "cuda":
+            return float(self.items)
         return 16 * self._distinct(self.batch_size * (1 + self.negatives) / self.ranks)
 
     def exchange_seconds(self, network: Network) -> float:
-        """Seconds of the exchange of a step among the network's ranks, at least."""
+        """Seconds of the exchange of a step among the network's ranks, at least.
+
+        The items of a step are told many steps at a time, so that messages count for little.
+        """
         there = replace(self, ranks=network.ranks)
+        if self.engine == "cuda":
+            return network.seconds(there.sums, there.step_bytes + there.told_bytes)
         return network.seconds(there.sums, there.step_bytes, there.told_bytes)
 
     def rotated_bytes(self) -> float:

@@ -2,20 +2,21 @@
 
 Every rank has the samples of its own users, and of the items the rows that any rank touches. Only
 these rows are added up: the whole table never has fewer bytes, and Adam must know the touched rows
-in any case. The ranks tell each other the rows of many batches at a time.
+in any case. The ranks mark the rows of many batches at a time, a byte for each item and batch, and
+add up the marks where they lie: on cards, no host waits for them.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unexposed.engine.exchange import Exchange
 from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Samples
 
-SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks tell each other at a time
+SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks mark at a time
+MARKS = 1 << 26  # marks at a time, at most, where one batch does not have more
 # what users share and a phase of `pairs` or `validate` fills: a table, and a part of its rows
 FILLS = {
     "AHEAD": ("item_factors", "AHEAD"),
@@ -47,9 +48,11 @@ class Sums:
         """The sum of a count over ranks."""
         return int(self.of({"count": torch.tensor([own], dtype=torch.int64)})["count"])
 
-    def touched(self, keys: Tensor) -> NDArray[Any]:
-        """The keys that any rank has, ascending; one rank may have a key many times."""
-        return self._exchange.touched(torch.unique(keys).cpu().numpy())[0]
+    def touched(self, keys: Tensor, n_keys: int) -> Tensor:
+        """The keys below `n_keys` that any rank has, ascending."""
+        marks = torch.zeros(n_keys, dtype=torch.uint8, device=keys.device)  # at most 64 ranks
+        marks[keys] = 1
+        return self.of({"marks": marks})["marks"].nonzero().squeeze(1)
 
     def note(self, name: str, phase: str) -> None:
         """Remember what this kernel has filled."""
@@ -88,9 +91,10 @@ class Span:
         item = torch.from_numpy(samples.items).to(device)
         batch = torch.from_numpy(np.diff(samples.start[self._bounds])).to(device)
         keys = torch.repeat_interleave(batch) * self._n_items + item
-        found = sums.touched(keys)
-        self._first_row = np.searchsorted(found, self._n_items * np.arange(count + 1))
-        self._touched = torch.from_numpy(found % self._n_items).to(device)
+        found = sums.touched(keys, count * self._n_items)
+        starts = self._n_items * torch.arange(count + 1, device=device)
+        self._first_row = torch.searchsorted(found, starts).cpu().numpy()
+        self._touched = found % self._n_items
         self._device = device
         self.columns = {
             "batch_size": batch_size,
@@ -120,6 +124,7 @@ class Span:
         return torch.from_numpy(np.stack(state, axis=1)).to(self._device)
 
 
-def batches_a_span(samples: Samples, batch_size: int, pairs: int) -> int:
+def batches_a_span(samples: Samples, batch_size: int, pairs: int, n_items: int) -> int:
     """How many batches have about SPAN of all ranks' pairs: the same number on every rank."""
-    return max(1, SPAN * samples.n_clicks // max(1, batch_size * pairs))
+    by_pairs = SPAN * samples.n_clicks // max(1, batch_size * pairs)
+    return max(1, min(by_pairs, MARKS // n_items))

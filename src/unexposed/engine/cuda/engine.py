@@ -355,9 +355,11 @@ class CudaEngine:
         self._weigh_items(samples.item_weight)
         pairs = sums.number(len(samples.items))  # of all ranks
         tile = _tile(samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks))
-        for part in samples.batches(batch_size * batches_a_span(samples, batch_size, pairs)):
+        items = self._tables["item_factors"]
+        each = batches_a_span(samples, batch_size, pairs, len(items))
+        for part in samples.batches(batch_size * each):
             sums.meet()
-            span = Span(part, batch_size, self._tables["item_factors"], sums)
+            span = Span(part, batch_size, items, sums)
             states = span.states(base=self._claims, steps=self._steps, batches=self._batches)
             for number, state in enumerate(states):
                 self._state.copy_(state)
