@@ -33,8 +33,8 @@ def test_a_committed_study_matches_the_plan_of_its_experiment(path):
     study, plan = json.loads(path.read_text(encoding="utf-8")), PLANS[path]
     kept = plan.kept()
     fixed = (*plan.held, *kept)
-    searched = {k: list(v) for k, v in space(plan.method).items() if k not in fixed}
-    assert study["searched"] == searched
+    own = space(plan.method) | plan.search
+    assert study["searched"] == {k: list(v) for k, v in own.items() if k not in fixed}
     assert study["splits"] == plan.splits
     assert len(study["trials"]) >= plan.trials
     values = checks.values(replace(plan.method, **kept))
@@ -152,3 +152,40 @@ def test_trials_of_an_arm_with_a_guide_learn_from_it(tmp_path, monkeypatch):
     found = given[0]["side"].validation
     np.testing.assert_array_equal(found.keys(20), expected.keys(20))
     assert given[0]["by"] == "popular"
+
+
+# The choices that a file gives for a setting
+
+CHOICES = """
+[tune.search]
+dim = [3, 4]
+popularity_exponent = [0.0, 0.5]
+[tune.arms.mf.search]
+dim = [5]
+initial_scale = [0.02]
+"""
+
+
+def test_choices_replace_the_space_of_settings_that_a_method_searches(tmp_path):
+    plans = keeping(tmp_path, KEEPING + CHOICES)
+    assert plans["umf"].search == {"dim": [3, 4], "popularity_exponent": [0.0, 0.5]}
+    assert plans["mf"].search == {"dim": [5], "initial_scale": [0.02]}  # an arm may add one
+    pytest.importorskip("optuna")
+    study = studies.make(plans["mf"])
+    assert study["searched"]["dim"] == [64, 5]  # the first trial takes the method's own
+    assert study["searched"]["initial_scale"] == [0.01, 0.02]
+    assert study["searched"]["learning_rate"] == list(space(plans["mf"].method)["learning_rate"])
+    assert {trial["settings"]["dim"] for trial in study["trials"]} <= {64, 5}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ("dimm = [3]", r"small.toml, \[tune\]: search: no setting 'dimm'; did you mean 'dim'"),
+        ("dim = 3", r"\[tune\]: search.dim must be a list of choices, got 3"),
+        ("dim = [3, 0]", r"\[tune\]: search: mf's setting dim must be at least 1, got 0"),
+    ],
+)
+def test_choices_that_no_method_takes_are_refused(choices, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        keeping(tmp_path, f"{KEEPING}[tune.search]\n{choices}\n")

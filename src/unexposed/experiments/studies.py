@@ -14,13 +14,16 @@ from unexposed.model.recommender import Recommender
 from unexposed.tuning import search, study
 
 TRIALS = 40
-_KEYS = {"trials": int, "splits": int, "arms": dict}
-_ARM_KEYS = {"trials": int, "splits": int, "start": str, "keeps": str, "settings": dict}
+_OF_ALL = {"trials": int, "splits": int, "search": dict}
+_KEYS = {**_OF_ALL, "arms": dict}
+_ARM_KEYS = {**_OF_ALL, "start": str, "keeps": str, "settings": dict}
 
 
 def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[str, Any]:
     """Check the [tune] table of an experiment."""
     checks.check_keys(table, _KEYS, where)
+    methods = {label: arm.method for label, arm in arms.items() if arm.method is not None}
+    _check_search(table, list(methods.values()), where)
     for label, own in table.get("arms", {}).items():
         if not isinstance(own, dict):
             raise InputError(f"{where}: arms.{label} must be a table, got {own!r}")
@@ -30,7 +33,24 @@ def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[
                 raise InputError(f"{where}: no arm {name!r}; {did_you_mean(name, arms)}")
             if arms[name].study is None:
                 raise InputError(f"{where}: the arm {name!r} names no study")
+        _check_search(own, [methods[label]], f"{where}, arms.{label}")
     return table
+
+
+def _check_search(table: dict[str, Any], methods: list[Recommender], where: str) -> None:
+    """Check that choices are given for settings of these methods, and that a setting takes each."""
+    for name, choices in table.get("search", {}).items():
+        having = [method for method in methods if name in checks.known(type(method))]
+        if not having:
+            every = {n for method in methods for n in checks.known(type(method))}
+            raise InputError(f"{where}: search: no setting {name!r}; {did_you_mean(name, every)}")
+        if not isinstance(choices, list) or not choices:
+            raise InputError(f"{where}: search.{name} must be a list of choices, got {choices!r}")
+        try:
+            for choice in choices:
+                replace(having[0], **{name: choice})
+        except InputError as error:
+            raise InputError(f"{where}: search: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,7 @@ class Plan:
     keeps: Path | None  # a study whose best settings are held, so that only the others are searched
     trials: int
     splits: int
+    search: dict[str, list[Any]]  # choices in place of the method's own space of a setting
 
     @property
     def exposure(self) -> str | None:
@@ -106,6 +127,7 @@ def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
     known = checks.known(type(arm.method))
     # the second training would not be judged, and arms that differ in it share a study
     fixed = {"refit": False} if "refit" in known else {}
+    searched, of_all = search.space(arm.method), experiment.tune.get("search", {})
     unused = [n for n in known if arm.exposure is not None and n.startswith("popularity_")]
     start, keeps = (
         folder / str(experiment.arms[own[key]].study) if key in own else None
@@ -121,6 +143,7 @@ def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
         keeps=keeps,
         trials=own.get("trials", experiment.tune.get("trials", TRIALS)),
         splits=own.get("splits", experiment.tune.get("splits", 1)),
+        search={k: v for k, v in of_all.items() if k in searched} | own.get("search", {}),
     )
 
 
@@ -157,6 +180,7 @@ def make(
         workers=workers,
         seed=seed,
         start=None if plan.start is None else study.best_settings(plan.start),
+        choices=plan.search,
         side=data.side(
             plan.exposure,
             plan.guide,

@@ -50,6 +50,7 @@ def tune(
     workers: int = 1,
     seed: int = 0,
     start: Mapping[str, Any] | None = None,
+    choices: Mapping[str, list[Any]] | None = None,
     side: Side | None = None,
     by: str = DEFAULT,
     reported: tuple[str, ...] = (),
@@ -58,7 +59,8 @@ def tune(
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
     A split holds out a random share, or what `split` names (see `ux.split`).
-    Settings outside the method's search space, or named in `fixed`, keep the values of `method`.
+    Settings outside the method's search space, or named in `fixed`, keep the values of `method`;
+    `choices` replaces the space of some settings, or adds them to it.
     `by` is the criterion of a method without epochs; one with epochs has it among its settings.
     By "traffic" the random traffic of `side` judges every trial in place of held-out clicks, and
     is not trained on, unless `fixed` names `traffic_use`: then training gets a share of its own.
@@ -76,7 +78,7 @@ def tune(
         method = _judged_by_traffic(method, side, fixed)
     searched = {
         k: _with(start.get(k, getattr(method, k)), _with(getattr(method, k), v))
-        for k, v in space(method).items()
+        for k, v in {**space(method), **(choices or {})}.items()
         if k not in fixed
     }
     if not searched:
