@@ -198,7 +198,7 @@ def test_a_study_of_another_folder_is_made_there(file):
 def test_each_study_of_a_file_is_planned_once_with_what_it_holds(file):
     cells = experiments.cells(file, part="40")
     read = {cell.name: cell.read(tuned=False) for cell in cells}
-    plans = studies.distinct(
+    plans = studies.in_turn(
         plan for one in cells for plan in studies.plans(read[one.name], one.results)
     )
     found = {plan.path.name: plan for plan in plans}

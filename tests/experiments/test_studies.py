@@ -189,3 +189,11 @@ def test_choices_replace_the_space_of_settings_that_a_method_searches(tmp_path):
 def test_choices_that_no_method_takes_are_refused(choices, said, tmp_path):
     with pytest.raises(InputError, match=said):
         keeping(tmp_path, f"{KEEPING}[tune.search]\n{choices}\n")
+
+
+def test_a_study_comes_after_the_studies_that_it_builds_on(tmp_path):
+    """`tune FILE` made the study of `ubo` from an older one of `ubo-frozen`, named after it."""
+    text = KEEPING + '[tune.arms.mf]\nkeeps = "ubo"\n'
+    plans = keeping(tmp_path, text).values()
+    assert [plan.arm for plan in plans] == ["mf", "umf", "ubo"]
+    assert [plan.arm for plan in studies.in_turn([*plans, *plans])] == ["ubo", "mf", "umf"]

@@ -188,7 +188,7 @@ def _plans(
         found += studies.plans(asked, one.results, only=only, **given)
     if not found:
         raise InputError(f"{file}: no arm names a study, so there is nothing to tune")
-    return studies.distinct(found)
+    return studies.in_turn(found)
 
 
 def _make(

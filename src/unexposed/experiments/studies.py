@@ -147,12 +147,22 @@ def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
     )
 
 
-def distinct(made: Iterable[Plan]) -> list[Plan]:
-    """Each study once, where several cells share it."""
-    found: dict[Path, Plan] = {}
+def in_turn(made: Iterable[Plan]) -> list[Plan]:
+    """Each study once, where several cells share it, after the studies that it builds on."""
+    waiting: dict[Path, Plan] = {}
     for plan in made:
-        found.setdefault(plan.path.resolve(), plan)
-    return list(found.values())
+        waiting.setdefault(plan.path.resolve(), plan)
+    found: list[Plan] = []
+
+    def take(plan: Plan) -> None:
+        for needed in (plan.start, plan.keeps):
+            if needed is not None and (other := waiting.pop(needed.resolve(), None)):
+                take(other)
+        found.append(plan)
+
+    while waiting:
+        take(waiting.pop(next(iter(waiting))))
+    return found
 
 
 def make(
