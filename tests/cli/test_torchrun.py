@@ -129,3 +129,17 @@ def test_a_command_for_one_process_is_refused_under_torchrun(monkeypatch, capsys
     assert ended("similar", "model") == 2
     sentence = "error: similar runs in one process: fit, recommend and evaluate are for torchrun\n"
     assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("fit --methd ubo", 2), ("fit --help", 0), ("fit log --out", 2)]
+)
+def test_rank_0_alone_shows_help_and_what_is_wrong_with_the_words(words, code, monkeypatch, capsys):
+    monkeypatch.setattr("unexposed.cli.with_other_ranks", nullcontext)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, silent in (("0", False), ("1", True)):
+        monkeypatch.setenv("RANK", rank)
+        assert ended(*words.split()) == code
+        shown = capsys.readouterr()
+        assert (shown.out + shown.err == "") is silent

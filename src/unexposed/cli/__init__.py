@@ -5,8 +5,10 @@ Commands import the other rooms inside their functions, here and nowhere else in
 """
 
 import io
+import os
 import sys
-from typing import Annotated
+from contextlib import redirect_stdout
+from typing import Annotated, Any
 
 import typer
 
@@ -34,7 +36,7 @@ from unexposed.cli import (
     update,
 )
 from unexposed.cli.launched import check_divided, with_other_ranks
-from unexposed.cli.talking import say, say_error
+from unexposed.cli.talking import leads, say, say_error
 from unexposed.errors import InputError, plain
 from unexposed.version import __version__
 
@@ -64,7 +66,7 @@ def main() -> None:
         try:
             try:
                 with with_other_ranks():
-                    app()
+                    app() if leads() else _without_a_word()
             finally:
                 sys.stdout.flush()
         except InputError as error:
@@ -81,6 +83,21 @@ def main() -> None:
                 raise
             say_error(memory.used_up(error))
             sys.exit(2)
+
+
+def _without_a_word() -> None:
+    """Run the command on a rank that does not talk: rank 0 shows help and usage errors."""
+    usage_error: Any = typer.BadParameter.__base__
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        try:
+            code = app(standalone_mode=False)
+        except typer.Abort:
+            code = INTERRUPTED
+        except usage_error as error:
+            told = InputError(str(error))
+            told.shown_elsewhere = True
+            raise told from error
+    sys.exit(code)
 
 
 def _version(wanted: bool) -> None:
