@@ -177,8 +177,9 @@ def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
 
 
 def with_speeds(make: Callable[[scaling.Speeds], Table]) -> Callable[[], str]:
-    """A table of the paper model, made with the measured speeds of the engines."""
-    return lambda: markdown(make(scaling.speeds(result("engine_cuda"), result("engine_cpu"))))
+    """A table of the paper model, made with the measured speeds of engines and ranks."""
+    measured = ("engine_cuda", "engine_cpu", "scaling_cuda")
+    return lambda: markdown(make(scaling.speeds(*map(result, measured))))
 
 
 def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:

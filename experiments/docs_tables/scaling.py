@@ -10,6 +10,7 @@ from unexposed.training.plan import (
     NVLINK,
     Hardware,
     Network,
+    Rank,
     Training,
     most_that_pay,
     rotating_speed_up,
@@ -24,17 +25,18 @@ ONE_CORE = {
     "ubo": "ns a sample, one core: and the step ahead, with 512 validation pairs",
     "umf": "ns a sample, one core: UMF",
 }
-Speeds = dict[str, dict[Network, float]]  # pairs a second of one rank, by method
+Speeds = dict[str, dict[Network, Rank]]  # by method
 
 
-def speeds(on_card: dict[str, Any], on_cpu: dict[str, Any]) -> Speeds:
-    """Measured pairs a second of a card, and of a machine whose cores are as fast as measured."""
+def speeds(on_card: dict[str, Any], on_cpu: dict[str, Any], ranks: dict[str, Any]) -> Speeds:
+    """Ranks as measured: a card with the exchange's overhead, and a machine of measured cores."""
     cards = {row["name"]: row["samples_a_second"] for row in on_card["figures"]}
     cores = {row["what"]: row["median"] for row in on_cpu["table"]}
+    more = {name: of["seconds_more_a_step"] for name, of in ranks["one_rank"].items()}
     return {
         method: {
-            NVLINK: cards[f"{method}, 1e+09 clicks"],
-            ETHERNET: CORES * 1e9 / cores[ONE_CORE[method]],
+            NVLINK: Rank(cards[f"{method}, 1e+09 clicks"], more[f"{method}, large batches"]),
+            ETHERNET: Rank(CORES * 1e9 / cores[ONE_CORE[method]]),
         }
         for method in STRATEGIES
     }
@@ -82,24 +84,26 @@ def exchange(of: Speeds) -> Table:
             )
             parts = [code(method), f"{items:,}", f"{batch_size:,}", f"{plan.step_bytes / 1e6:,.1f}"]
             for network, engine in ENGINES.items():
-                plan, rate = replace(plan, engine=engine), of[method][network]
-                alone = batch_size * (1 + plan.negatives) / rate
+                plan, rank = replace(plan, engine=engine), of[method][network]
+                alone = batch_size * (1 + plan.negatives) / rank.pairs_a_second
                 parts += [
                     f"{1e3 * alone:,.2f}",
                     f"{1e3 * plan.exchange_seconds(network):,.2f}",
-                    f"{speed_up(plan, network, pairs_a_second=rate):.2f}",
-                    f"{most_that_pay(plan, network, pairs_a_second=rate)}",
+                    f"{speed_up(plan, network, rank):.2f}",
+                    f"{most_that_pay(plan, network, rank)}",
                 ]
             rows.append(cells(*parts))
     heads = ["", "items", "batch", "MB a step"]
     for what in ("8 cards", "16 machines"):
         heads += [f"one of {what}, ms", "exchange, ms", f"{what} ×", "pays up to"]
+    cards, machines = ([of[method][n] for method in STRATEGIES] for n in (NVLINK, ETHERNET))
     note = (
         f"{LARGE.negatives} items drawn for each click, dim {LARGE.dim}. One card: "
-        f"{of['ubo'][NVLINK] / 1e6:,.0f} million pairs a second with ubo, "
-        f"{of['umf'][NVLINK] / 1e6:,.0f} with umf, measured; one machine of {CORES} cores as "
-        f"fast as the measured one: {of['ubo'][ETHERNET] / 1e6:,.0f} and "
-        f"{of['umf'][ETHERNET] / 1e6:,.0f}."
+        f"{cards[0].pairs_a_second / 1e6:,.0f} million pairs a second with ubo, "
+        f"{cards[1].pairs_a_second / 1e6:,.0f} with umf, measured; of several cards each adds "
+        f"{1e3 * cards[0].overhead:.1f} and {1e3 * cards[1].overhead:.1f} ms a step for launching "
+        f"kernels, measured with one. One machine of {CORES} cores as fast as the measured one: "
+        f"{machines[0].pairs_a_second / 1e6:,.0f} and {machines[1].pairs_a_second / 1e6:,.0f}."
     )
     return Table("scaling-exchange", "Synchronous exchange", heads, rows, [note])
 
@@ -110,15 +114,15 @@ def rotating(of: Speeds) -> Table:
     for method, strategy in STRATEGIES.items():
         for network, engine in ENGINES.items():
             plan = replace(LARGE, ranks=network.ranks, strategy=strategy, engine=engine)
-            rate = {"pairs_a_second": of[method][network]}
+            rank = of[method][network]
             rows.append(
                 cells(
                     code(method),
                     network.name,
                     f"{plan.steps * plan.step_bytes / 1e12:,.1f}",
                     f"{plan.rotated_bytes() / 1e12:,.4f}",
-                    f"{speed_up(plan, network, **rate):.2f}",
-                    f"{rotating_speed_up(plan, network, **rate):.1f}",
+                    f"{speed_up(plan, network, rank):.2f}",
+                    f"{rotating_speed_up(plan, network, rank):.1f}",
                 )
             )
     heads = ["", "", "synchronous, TB", "rotating, TB", "synchronous ×", "rotating ×"]

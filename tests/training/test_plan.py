@@ -23,6 +23,7 @@ from unexposed.sampling.validation import ValidationSet
 from unexposed.training.plan import (
     ETHERNET,
     NVLINK,
+    Rank,
     Training,
     document,
     most_that_pay,
@@ -199,10 +200,13 @@ def test_cards_add_up_a_mark_for_each_item_of_the_catalogue(clicks: Clicks) -> N
 
 def test_more_pairs_an_item_make_the_exchange_pay() -> None:
     large = Training(10**8, 10**6, 10**10, 8, 64, 1 << 16, 1, "bilevel", "cuda")
-    rate = {"pairs_a_second": 3e8}
-    gains = [speed_up(replace(large, batch_size=1 << n), NVLINK, **rate) for n in (12, 16, 20, 24)]
+    rank = Rank(pairs_a_second=3e8)
+    gains = [speed_up(replace(large, batch_size=1 << n), NVLINK, rank) for n in (12, 16, 20, 24)]
     assert gains == sorted(gains)
     assert gains[0] < 1 < gains[-1] < 8
+    slower = [speed_up(large, NVLINK, replace(rank, overhead=each)) for each in (0, 1e-3, 1.0)]
+    assert slower == sorted(slower, reverse=True)
+    assert slower[-1] == pytest.approx(2 * large.batch_size / 3e8, rel=0.01)
 
 
 def test_one_process_exchanges_nothing(clicks: Clicks) -> None:
@@ -243,13 +247,13 @@ def test_sizes_that_no_training_has_are_refused(
 @pytest.mark.parametrize(("rate", "most"), [(1e12, 1), (3e8, 9), (1e5, 64)])
 def test_ranks_pay_while_they_compute_for_half_of_a_step(rate: float, most: int) -> None:
     plan = Training(10**8, 10**4, 10**10, 8, 64, 1 << 16, 10, "bilevel")
-    assert most_that_pay(plan, NVLINK, pairs_a_second=rate) == pytest.approx(most, abs=2)
+    assert most_that_pay(plan, NVLINK, Rank(rate)) == pytest.approx(most, abs=2)
     for ranks in {most - 3, most + 3} & set(range(2, 65)):
-        gain = speed_up(plan, replace(NVLINK, ranks=ranks), pairs_a_second=rate)
+        gain = speed_up(plan, replace(NVLINK, ranks=ranks), Rank(rate))
         assert (gain >= ranks / 2) == (ranks < most)
 
 
 def test_rotating_blocks_send_the_items_once_an_epoch() -> None:
     plan = Training(10**8, 10**6, 10**10, 16, 64, 1 << 16, 10, "bilevel")
     assert plan.rotated_bytes() == 10**6 * 64 * 4 * 3
-    assert 15 < rotating_speed_up(plan, ETHERNET, pairs_a_second=1e8) < 16
+    assert 15 < rotating_speed_up(plan, ETHERNET, Rank(1e8)) < 16

@@ -224,23 +224,33 @@ class Training:
         return NUMBER * self.dim * 3 * self.items
 
 
-def speed_up(training: Training, network: Network, *, pairs_a_second: float) -> float:
-    """How much faster than one rank the network's ranks are: t₁ / (t₁/W + exchange)."""
-    alone = training.batch_size * (1 + training.negatives) / pairs_a_second
-    return alone / (alone / network.ranks + training.exchange_seconds(network))
+@dataclass(frozen=True)
+class Rank:
+    """How fast a rank is: its pairs a second, and the seconds that a step of several ranks adds.
+
+    Ranks on cards launch the kernels of a step one by one.
+    """
+
+    pairs_a_second: float
+    overhead: float = 0.0
 
 
-def most_that_pay(training: Training, network: Network, *, pairs_a_second: float) -> int:
+def speed_up(training: Training, network: Network, rank: Rank) -> float:
+    """How much faster than one rank the network's are: t₁ / (t₁/W + exchange + overhead)."""
+    alone = training.batch_size * (1 + training.negatives) / rank.pairs_a_second
+    return alone / (alone / network.ranks + training.exchange_seconds(network) + rank.overhead)
+
+
+def most_that_pay(training: Training, network: Network, rank: Rank) -> int:
     """Most ranks on such a network that compute for at least half of a step; 1: two do not."""
-    rate = {"pairs_a_second": pairs_a_second}
     several = (replace(network, ranks=ranks) for ranks in range(2, PARTITIONS + 1))
-    paying = [n.ranks for n in several if speed_up(training, n, **rate) >= n.ranks / 2]
+    paying = [n.ranks for n in several if speed_up(training, n, rank) >= n.ranks / 2]
     return max(paying, default=1)
 
 
-def rotating_speed_up(training: Training, network: Network, *, pairs_a_second: float) -> float:
+def rotating_speed_up(training: Training, network: Network, rank: Rank) -> float:
     """The same for rotating blocks: t₁ / (t₁/W + rotation), t₁ of an epoch."""
-    alone = training.clicks * (1 + training.negatives) / pairs_a_second
+    alone = training.clicks * (1 + training.negatives) / rank.pairs_a_second
     hops = training.rotated_bytes() / network.bytes_a_second + network.ranks * network.latency
     return alone / (alone / network.ranks + hops)
 
