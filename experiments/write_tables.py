@@ -10,7 +10,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from docs_tables import benchmarks, comparisons, scaling, serving, stored, verdict, worth
+from docs_tables import (
+    benchmarks,
+    choice,
+    comparisons,
+    scaling,
+    serving,
+    stored,
+    verdict,
+    worth,
+)
 from docs_tables import criteria as criterion
 from docs_tables.blocks import filled, section_block
 from docs_tables.stored import Place
@@ -23,7 +32,7 @@ from unexposed.report.tables import Table, markdown, shown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-IN_README = ("popularity", "mf", "bpr", "umf", "ubo", "ubo-frozen")
+IN_README = ("popularity", "mf", "bpr", "ubpr", "umf", "ubo", "ubo-frozen")
 PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
@@ -161,6 +170,13 @@ def protocol() -> str:
     return "\n\n".join([markdown(table), markdown(less), *_lacking([about])])
 
 
+def choices() -> str:
+    """Two choices of settings for Coat: what the log says of them, and what the judged set says."""
+    (first,), (second,) = places("choice"), places("real", "coat-held_out")
+    found = _read(HERE / "choice" / "splits.json")
+    return "\n\n".join(markdown(t) for t in (choice.judges(found), choice.judged(first, second)))
+
+
 def criteria() -> str:
     logs = {"Coat": "coat", "Yahoo!R3": "yahoo_r3"}
     found = {title: _read(HERE / "criterion" / f"{name}.json") for title, name in logs.items()}
@@ -245,6 +261,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         partial(section, "worlds", "compare", "worlds-*", "powers-worlds-"),
     ),
     "real results": ("experiments/real/README.md", real_traffic),
+    "choices": ("experiments/choice/README.md", choices),
     "criteria": ("experiments/criterion/README.md", criteria),
     "chosen by": ("experiments/criterion/README.md", chosen_by),
     "picked epochs": ("experiments/criterion/README.md", epochs),

@@ -1,0 +1,58 @@
+"""What two choices of settings are worth: by held-out clicks, in worlds, and on the judged set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from docs_tables.stored import Place
+from docs_tables.verdict import tested
+from unexposed.cards import number, signed
+from unexposed.evaluation.significance import holm, paired_test
+from unexposed.report.tables import Table, cells, code
+
+
+def judges(found: Mapping[str, Any]) -> Table:
+    """Either choice by every criterion on splits that chose neither, and by the truth of worlds."""
+    rows = []
+    for where in ("splits", "worlds"):
+        for name, of in found[where]["judges"].items():
+            if where == "worlds" and name != "truth":
+                continue
+            low, high = of["interval"]
+            rows.append(
+                cells(
+                    "true relevance, in worlds" if name == "truth" else f"held-out clicks, {name}",
+                    number(of["first"]),
+                    number(of["second"]),
+                    f"{signed(of['difference'])} [{number(low)}, {number(high)}]",
+                    f"{of['higher']} of {found[where]['n']}",
+                )
+            )
+    heads = ["MF judged by", "5 splits", "20 splits, wider", "difference", "higher in"]
+    note = (
+        f"Quality of MF with settings chosen on 5 and on 20 splits; {found['splits']['n']} other "
+        f"splits of the clicks, {found['worlds']['n']} worlds made from them; in brackets: 95 % "
+        "interval over splits or worlds."
+    )
+    return Table("choice-judges", "Judged without judgements", heads, rows, [note], words=1)
+
+
+def judged(first: Place, second: Place) -> Table:
+    """The judged DCG@3 of each arm that both have: second less first, over users."""
+    arms = [arm for arm in first.values if arm in second.values]
+    less = {arm: second.values[arm] - first.values[arm] for arm in arms}
+    adjusted = holm({arm: paired_test(d, 0 * d, seed=0).p_value for arm, d in less.items()})
+    rows = [
+        cells(
+            code(arm),
+            number(float(first.values[arm].mean())),
+            number(float(second.values[arm].mean())),
+            tested(less[arm], adjusted[arm]),
+        )
+        for arm in arms
+    ]
+    heads = ["judged DCG@3", "5 splits", "20 splits, wider", "difference"]
+    note = (
+        "Mean of 5 seeds; in brackets: 95 % interval over users; p: sign-flip test over users, "
+        "Holm; bold: p < .05 and the same sign with every seed."
+    )
+    return Table("choice-judged", "Judged", heads, rows, [note], words=1)
