@@ -181,7 +181,8 @@ def test_choices_replace_the_space_of_settings_that_a_method_searches(tmp_path):
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ("dimm = [3]", r"small.toml, \[tune\]: search: no setting 'dimm'; did you mean 'dim'"),
+        ("dimm = [3]", r"small.toml, \[tune\]: search: no arm searches 'dimm'; did you mean 'dim'"),
+        ("initial_scale = [0.1]", r"\[tune\]: search: no arm searches 'initial_scale'"),
         ("dim = 3", r"\[tune\]: search.dim must be a list of choices, got 3"),
         ("dim = [3, 0]", r"\[tune\]: search: mf's setting dim must be at least 1, got 0"),
     ],

@@ -1,6 +1,6 @@
 """The tuning studies that the arms of an experiment name: what each searches, and making them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[
     """Check the [tune] table of an experiment."""
     checks.check_keys(table, _KEYS, where)
     methods = {label: arm.method for label, arm in arms.items() if arm.method is not None}
-    _check_search(table, list(methods.values()), where)
+    # a setting that no method searches would change nothing; an arm of its own may add one
+    _check_search(table, [(method, search.space(method)) for method in methods.values()], where)
     for label, own in table.get("arms", {}).items():
         if not isinstance(own, dict):
             raise InputError(f"{where}: arms.{label} must be a table, got {own!r}")
@@ -33,17 +34,21 @@ def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[
                 raise InputError(f"{where}: no arm {name!r}; {did_you_mean(name, arms)}")
             if arms[name].study is None:
                 raise InputError(f"{where}: the arm {name!r} names no study")
-        _check_search(own, [methods[label]], f"{where}, arms.{label}")
+        method = methods[label]
+        of_arm = [(method, checks.known(type(method)))]
+        _check_search(own, of_arm, f"{where}, arms.{label}")
     return table
 
 
-def _check_search(table: dict[str, Any], methods: list[Recommender], where: str) -> None:
-    """Check that choices are given for settings of these methods, and that a setting takes each."""
+def _check_search(
+    table: dict[str, Any], methods: Sequence[tuple[Recommender, Mapping[str, Any]]], where: str
+) -> None:
+    """Check the choices of [tune.search], given methods with the settings that may have some."""
     for name, choices in table.get("search", {}).items():
-        having = [method for method in methods if name in checks.known(type(method))]
+        having = [method for method, settings in methods if name in settings]
         if not having:
-            every = {n for method in methods for n in checks.known(type(method))}
-            raise InputError(f"{where}: search: no setting {name!r}; {did_you_mean(name, every)}")
+            near = did_you_mean(name, {n for _, settings in methods for n in settings})
+            raise InputError(f"{where}: search: no arm searches {name!r}; {near}")
         if not isinstance(choices, list) or not choices:
             raise InputError(f"{where}: search.{name} must be a list of choices, got {choices!r}")
         try:
