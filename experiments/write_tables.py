@@ -268,6 +268,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "protocol results": ("experiments/protocol/README.md", protocol),
     "amazon": ("experiments/exposure/README.md", of_amazon(verdict.exposure)),
     "amazon shares": ("experiments/exposure/README.md", of_amazon(verdict.share)),
+    "amazon verdict": ("experiments/exposure/README.md", of_amazon(verdict.verdict)),
     "ablation": ("experiments/exposure/README.md", of_exposure(verdict.exposure)),
     "shares": ("experiments/exposure/README.md", of_exposure(verdict.share)),
     "strategies results": (
