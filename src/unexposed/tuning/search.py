@@ -22,6 +22,9 @@ from unexposed.tuning.study import about_task, begin, complete, document, finish
 from unexposed.tuning.trial import TRAFFIC, load_optuna, worth
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
 
+FEW = 2000  # held-out clicks that judge a trial; with half of them see experiments/choice/
+SPLITS = 20  # of a tenth each: every click is held out twice, so more of them say little more
+
 
 def space(method: Recommender) -> dict[str, Any]:
     """Search space of each setting: (low, high), log-uniform, or a list of choices."""
@@ -106,6 +109,8 @@ def tune(
             say(f"{written} is finished: remove it to make it again")
             return done
         say(f"going on from the {len(done['trials'])} trials in {written}")
+    if split is None and by != TRAFFIC:
+        _warn_of_few(round(held_out * len(clicks)), splits, say)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if lost := cut_back(journal):
@@ -121,6 +126,16 @@ def tune(
     text = json.dumps(found, indent=1) + "\n"
     write_whole(written, lambda path: path.write_text(text, encoding="utf-8"))
     return found
+
+
+def _warn_of_few(each: int, splits: int, say: Callable[[str], None]) -> None:
+    """Say when so few held-out clicks judge a trial that luck chooses the settings."""
+    more = min(SPLITS, -(-FEW // max(1, each)))
+    if splits < more:
+        say(
+            f"{each * splits:,} held-out clicks judge a trial: so few that luck has a part in the "
+            f"choice; {more} splits would make them {each * more:,}"
+        )
 
 
 def _judged_by_traffic(method: Recommender, side: Side, fixed: tuple[str, ...]) -> Recommender:
