@@ -46,7 +46,7 @@ def _read(path: Path) -> Any:
 
 @cache
 def results() -> tuple[dict[str, Any], list[Section]]:
-    found = document(HERE, without=("exposure", "shown"))  # `places` reads these
+    found = document(HERE, without=("advised", "exposure", "shown"))  # `places` reads these
     return found, sections(found)
 
 
@@ -173,8 +173,19 @@ def protocol() -> str:
 def choices() -> str:
     """Two choices of settings for Coat: what the log says of them, and what the judged set says."""
     (first,), (second,) = places("choice"), places("real", "coat-held_out")
-    found = _read(HERE / "choice" / "splits.json")
-    return "\n\n".join(markdown(t) for t in (choice.judges(found), choice.judged(first, second)))
+    by_log = choice.judges(_read(HERE / "choice" / "splits.json"))
+    heads = "judged DCG@3", "5 splits", "20 splits, wider"
+    return "\n\n".join(markdown(t) for t in (by_log, choice.judged(first, second, heads)))
+
+
+def advised() -> str:
+    """A world with settings chosen by two criteria, and what its log says of criteria."""
+    names = {f"{generator}, power 0.5": generator for generator in ("saito", "converged")}
+    logs = {world: _read(HERE / "advised" / f"{name}.json") for world, name in names.items()}
+    (first,) = places("worlds", "amazon_cds-saito-0.5")
+    (second,) = places("advised")
+    by_two = choice.judged(first, second, ("true DCG@3", "by `popular`", "by `wtd`"))
+    return "\n\n".join(markdown(t) for t in (criterion.criteria(logs), by_two))
 
 
 def criteria() -> str:
@@ -260,6 +271,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         "experiments/worlds/README.md",
         partial(section, "worlds", "compare", "worlds-*", "powers-worlds-"),
     ),
+    "advised": ("experiments/advised/README.md", advised),
     "real results": ("experiments/real/README.md", real_traffic),
     "choices": ("experiments/choice/README.md", choices),
     "criteria": ("experiments/criterion/README.md", criteria),

@@ -36,8 +36,8 @@ def judges(found: Mapping[str, Any]) -> Table:
     return Table("choice-judges", "Judged without judgements", heads, rows, [note], words=1)
 
 
-def judged(first: Place, second: Place) -> Table:
-    """The judged DCG@3 of each arm that both have: second less first, over users."""
+def judged(first: Place, second: Place, heads: tuple[str, str, str]) -> Table:
+    """DCG@3 of each arm that both choices have: second less first, over users."""
     arms = [arm for arm in first.values if arm in second.values]
     less = {arm: second.values[arm] - first.values[arm] for arm in arms}
     adjusted = holm({arm: paired_test(d, 0 * d, seed=0).p_value for arm, d in less.items()})
@@ -50,9 +50,8 @@ def judged(first: Place, second: Place) -> Table:
         )
         for arm in arms
     ]
-    heads = ["judged DCG@3", "5 splits", "20 splits, wider", "difference"]
     note = (
-        "Mean of 5 seeds; in brackets: 95 % interval over users; p: sign-flip test over users, "
+        "Mean over seeds; in brackets: 95 % interval over users; p: sign-flip test over users, "
         "Holm; bold: p < .05 and the same sign with every seed."
     )
-    return Table("choice-judged", "Judged", heads, rows, [note], words=1)
+    return Table("choice-judged", "Judged", [*heads, "difference"], rows, [note], words=1)
