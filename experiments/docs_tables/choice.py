@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from docs_tables.stored import Place
-from docs_tables.verdict import tested
+from docs_tables.verdict import tested_together
 from unexposed.cards import number, signed
-from unexposed.evaluation.significance import holm, paired_test
-from unexposed.report.tables import Table, cells, code
+from unexposed.report.tables import Cell, Table, cells
 
 
 def judges(found: Mapping[str, Any]) -> Table:
@@ -39,14 +38,13 @@ def judges(found: Mapping[str, Any]) -> Table:
 def judged(first: Place, second: Place, heads: tuple[str, str, str]) -> Table:
     """DCG@3 of each arm that both choices have: second less first, over users."""
     arms = [arm for arm in first.values if arm in second.values]
-    less = {arm: second.values[arm] - first.values[arm] for arm in arms}
-    adjusted = holm({arm: paired_test(d, 0 * d, seed=0).p_value for arm, d in less.items()})
+    less = tested_together({arm: second.values[arm] - first.values[arm] for arm in arms})
     rows = [
         cells(
-            code(arm),
+            Cell(arm, code=True, aside=first.given.get(arm, "")),
             number(float(first.values[arm].mean())),
             number(float(second.values[arm].mean())),
-            tested(less[arm], adjusted[arm]),
+            less[arm],
         )
         for arm in arms
     ]

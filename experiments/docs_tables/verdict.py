@@ -1,6 +1,7 @@
 """Differences that carry the verdict: with intervals, with tests, and as a share of an oracle's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ QUESTIONS = {  # → arm less arm, on data sets and in worlds
     "oracle less MF": (("items-known-disliked", "mf"),),
 }
 
+Key = TypeVar("Key", bound=Hashable)
 FROZEN, KNOWN = "items-frozen-disliked", "items-known-disliked"
 RESAMPLES = 2000
 
@@ -32,16 +34,11 @@ def verdict(asked: Sequence[Place]) -> Table:
             for arm, base in pairs:
                 if (less := place.less(arm, base)) is not None:
                     found[place.title, question] = less
-    tests = {f"{at}": paired_test(d, 0 * d, seed=0).p_value for at, d in found.items()}
-    adjusted = holm(tests)
-    order = list(QUESTIONS)
+    shown, order = tested_together(found), list(QUESTIONS)
     rows = [
         cells(
             place.short,
-            *(
-                tested(found[at], adjusted[f"{at}"]) if at in found else NONE
-                for at in ((place.title, question) for question in order)
-            ),
+            *(shown.get(at, NONE) for at in ((place.title, question) for question in order)),
         )
         for place in asked
     ]
@@ -58,8 +55,7 @@ def verdict(asked: Sequence[Place]) -> Table:
 def differences(place: Place, asked: Mapping[str, tuple[str, str]]) -> Table:
     """Arm less arm in one place: difference, 95 % interval, p."""
     found = {q: less for q, pair in asked.items() if (less := place.less(*pair)) is not None}
-    adjusted = holm({q: paired_test(d, 0 * d, seed=0).p_value for q, d in found.items()})
-    rows = [cells(question, tested(less, adjusted[question])) for question, less in found.items()]
+    rows = [cells(question, cell) for question, cell in tested_together(found).items()]
     note = (
         "Difference in DCG@3 [95 % interval over users] and p (sign-flip test over users, Holm); "
         "bold: p < .05 and the same sign with every seed."
@@ -67,7 +63,14 @@ def differences(place: Place, asked: Mapping[str, tuple[str, str]]) -> Table:
     return Table("differences", "Differences", ["", place.short], rows, [note])
 
 
-def tested(less: Floats, p: float) -> Cell:
+def tested_together(found: Mapping[Key, Floats]) -> dict[Key, Cell]:
+    """Differences with their intervals and p, by the sign-flip test over users and Holm."""
+    tests = {f"{at}": paired_test(less, 0 * less, seed=0).p_value for at, less in found.items()}
+    adjusted = holm(tests)
+    return {at: _tested(less, adjusted[f"{at}"]) for at, less in found.items()}
+
+
+def _tested(less: Floats, p: float) -> Cell:
     said = p_value(p)
     said = said if said.startswith("<") else f"= {said}"
     return Cell(f"{difference(less)}, p {said}", bold=p < SIGNIFICANCE and _agree(less))

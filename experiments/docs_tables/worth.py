@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from docs_tables.stored import Floats, Place
-from docs_tables.verdict import percent, ratio_interval, tested
+from docs_tables.verdict import percent, ratio_interval, tested_together
 from unexposed.cards import NONE, number, signed
-from unexposed.evaluation.significance import holm, paired_test
 from unexposed.report.tables import Cell, Table, cells
 
 IMPRESSIONS = {  # arm → the same method without impressions
@@ -39,16 +38,15 @@ def worth(asked: Sequence[Place], pairs: Mapping[str, str], name: str, title: st
     """Each arm less its base: in all shops together, with a test, and in each of them."""
     made = {arm: _together(asked, arm, base) for arm, base in pairs.items()}
     found = {arm: less for arm, less in made.items() if less is not None}
-    adjusted = holm({arm: paired_test(d, 0 * d, seed=0).p_value for arm, d in found.items()})
     rows = []
-    for arm, less in found.items():
+    for arm, tested in tested_together(found).items():
         base = pairs[arm]
         own = [place.less(arm, base) for place in asked]
         rows.append(
             [
                 Cell(arm, code=True, aside=asked[0].given.get(arm, "")),
                 Cell(base, code=True),
-                tested(less, adjusted[arm]),
+                tested,
                 *cells(*(NONE if d is None else signed(float(d.mean())) for d in own)),
             ]
         )
