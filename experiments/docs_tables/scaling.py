@@ -101,8 +101,8 @@ def exchange(of: Speeds) -> Table:
         f"{LARGE.negatives} items drawn for each click, dim {LARGE.dim}. One card: "
         f"{cards[0].pairs_a_second / 1e6:,.0f} million pairs a second with ubo, "
         f"{cards[1].pairs_a_second / 1e6:,.0f} with umf, measured; of several cards each adds "
-        f"{1e3 * cards[0].overhead:.1f} and {1e3 * cards[1].overhead:.1f} ms a step for launching "
-        f"kernels, measured with one. One machine of {CORES} cores as fast as the measured one: "
+        f"{1e3 * cards[0].overhead:.1f} and {1e3 * cards[1].overhead:.1f} ms a step, measured "
+        f"with one. One machine of {CORES} cores as fast as the measured one: "
         f"{machines[0].pairs_a_second / 1e6:,.0f} and {machines[1].pairs_a_second / 1e6:,.0f}."
     )
     return Table("scaling-exchange", "Synchronous exchange", heads, rows, [note])
