@@ -198,3 +198,5 @@ def test_a_study_comes_after_the_studies_that_it_builds_on(tmp_path):
     plans = keeping(tmp_path, text).values()
     assert [plan.arm for plan in plans] == ["mf", "umf", "ubo"]
     assert [plan.arm for plan in studies.in_turn([*plans, *plans])] == ["ubo", "mf", "umf"]
+    mf, umf, ubo = plans  # umf keeps mf, which keeps ubo
+    assert [plan.arm for plan in studies.in_turn([umf, mf, ubo])] == ["ubo", "mf", "umf"]
