@@ -273,6 +273,19 @@ def test_an_assumed_threshold_is_warned_of_and_a_given_one_is_not():
         assert len(read_log(rated, rating="")) == 3
 
 
+def test_ratings_below_the_threshold_are_impressions_where_they_are_asked_for():
+    rated = SHOP | {"rating": [5, 3, 4, 1]}
+    for given in ({"rating": "rating"}, {}):  # the column is recognised by its name, too
+        clicks = log(rated, threshold=4, shown="below", **given)
+        assert set(clicked(clicks)) == {("ada", "x"), ("bob", "x")}
+        assert shown(clicks) == {("ada", "x"): (1, 1), ("ada", "y"): (1, 0), ("bob", "x"): (2, 1)}
+        assert "a click is rating ≥ 4, every other row an impression" in str(clicks.read)
+        assert clicks.read.dropped == 0
+    assert log(rated, threshold=4).shown is None
+    assert "unless shown=below" in refusal(rated, threshold=4, shown="view")
+    assert "has no rating column" in refusal(SHOP, shown="below")
+
+
 def test_an_assumed_threshold_of_ratings_beyond_five_stars_says_how_far_they_go():
     with pytest.warns(LogWarning, match="threshold 4 is assumed, though ratings go up to 10"):
         read_log(SHOP | {"rating": [10, 3, 4, 1]})

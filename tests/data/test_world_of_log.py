@@ -1,5 +1,7 @@
 """Worlds made from clicks alone: they look like the log, and turn as their dials say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from unexposed.data.world_of_log import (
     LARGEST,
     LOWEST,
     Dials,
+    disliked_like,
     fit_clicks,
     sample,
     spread_dials,
@@ -100,6 +103,28 @@ def test_of_a_large_log_a_sample_stands_for_the_whole(log, monkeypatch):
     assert part.n_users * part.n_items <= 2500
     share = len(part) / (part.n_users * part.n_items)
     assert share == pytest.approx(len(log) / (300 * 80), rel=0.3)
+
+
+def test_a_sample_of_a_log_keeps_its_impressions(monkeypatch):
+    whole = world(300, 80, exposure_rate=0.15, seed=1).log(seed=0)
+    monkeypatch.setattr(world_of_log, "MOST_PAIRS", 2500)
+    part = sample(whole, seed=0)
+    assert part.shown.contain(part.users, part.items).all()
+    assert (part.shown.clicked > 0).sum() == len(part)
+    shares = [len(log.shown) / log.n_users / log.n_items for log in (part, whole)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.2)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.6])
+def test_what_was_shown_tells_how_often_it_is_liked(rate, fitted, log):
+    wanted = Dials(exposed=0.6, relevance_rate=rate, taste=1.0, personal=0.2)
+    made = world_like(log, fitted, wanted)
+    told = replace(made.clicks(0), shown=made.disliked(0))
+    found = disliked_like(told, fitted, replace(wanted, relevance_rate=0.02))
+    assert found.relevance_rate == pytest.approx(rate, rel=0.25)
+    assert replace(found, relevance_rate=rate) == wanted
+    again = world_like(told, fitted, found)
+    assert len(again.disliked(1)) == pytest.approx(len(told.shown), rel=0.1)
 
 
 def test_a_log_without_clicks_is_refused():

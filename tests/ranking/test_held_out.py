@@ -1,12 +1,16 @@
 """The quality on held-out clicks, by candidates of any popularity and by weighted draws."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from small import clicks_of
+from unexposed import ranks
 from unexposed.data.clicks import Judgements
+from unexposed.data.shown import Impressions
+from unexposed.data.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import make
 from unexposed.ranking import metrics
@@ -18,10 +22,12 @@ from unexposed.ranking.held_out import (
     candidate_mass,
     criterion,
     held_out_quality,
+    passed_over,
     qualities,
     quality_of_users,
 )
 from unexposed.ranking.rank import rank_catalogue
+from unexposed.training.given import Side
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,12 @@ def problem():
     clicks = clicks_of(rng.random((40, 30)) < popularity)
     score = np.floor(rng.integers(0, 4, (40, 30)) + 5 * popularity).astype(np.float32)
     return lambda users: score[users], *clicks.hold_out(fraction=0.3, seed=1)
+
+
+def impressions(clicks):
+    """What was shown beside the clicks: a tenth of all pairs, some of them clicked."""
+    drawn = np.nonzero(np.random.default_rng(5).random((clicks.n_users, clicks.n_items)) < 0.1)
+    return Impressions.from_pairs(*drawn, user_ids=clicks.user_ids, item_ids=clicks.item_ids)
 
 
 def wanted(held_out):
@@ -119,12 +131,14 @@ def test_the_weighted_draw_levels_the_shares_of_items():
 
 def test_every_criterion_is_a_bundle_of_settings_of_a_trained_method(problem):
     scores, train, held_out = problem
-    found = qualities(scores, train, held_out)
+    others = passed_over(impressions(train), train, held_out)
+    found = qualities(scores, train, held_out, others)
     assert list(found) == list(CRITERIA)
+    assert list(qualities(scores, train, held_out)) == [n for n in CRITERIA if n != "shown"]
     for name, by in CRITERIA.items():
         method = make("mf", **by.settings())
-        assert method.snips_candidates_exponent == by.candidates_exponent
-        values = quality_of_users(scores, train, held_out, by)
+        assert method.criterion == replace(by, about=method.criterion.about)
+        values = quality_of_users(scores, train, held_out, by, others)
         assert found[name] == [values.mean(), values.std() / np.sqrt(len(values))]
     assert CRITERIA[DEFAULT].settings().items() <= vars(make("mf")).items()
     assert len({value for value, _ in found.values()}) == len(CRITERIA)
@@ -133,10 +147,81 @@ def test_every_criterion_is_a_bundle_of_settings_of_a_trained_method(problem):
 def test_a_trained_method_chooses_its_epoch_by_the_criterion_it_is_given(problem):
     _, train, held_out = problem
     brief = make("mf", dim=4, epochs=3, refit=False, snips_window=1)
-    for name in ("popular", "wtd", "catalogue"):
-        model = replace(brief, **CRITERIA[name].settings()).fit(train, held_out)
+    for name in ("popular", "wtd", "catalogue", "shown"):
+        side = Side(passed_over=impressions(train)) if name == "shown" else None
+        model = replace(brief, **CRITERIA[name].settings()).fit(train, held_out, side=side)
         best = model.facts["best_epoch"]
         assert model.facts["held_out"][best - 1] == model.facts["criteria"][name][0]
+
+
+def test_a_pair_that_was_clicked_or_is_of_a_user_without_held_out_clicks_is_not_passed_over(
+    problem,
+):
+    _, train, held_out = problem
+    found = passed_over(impressions(train), train, held_out)
+    assert len(found) < len(impressions(train))
+    for clicks in (train, held_out):
+        assert not clicks.contain(found.users, found.items).any()
+    assert set(found.users) <= set(held_out.users)
+    assert passed_over(None, train, held_out) is None
+    assert passed_over(impressions(train).pick([]), train, held_out) is None
+
+
+def test_among_shown_items_every_held_out_click_counts_alike(problem):
+    scores, train, held_out = problem
+    others = passed_over(impressions(train), train, held_out)
+    gains = []
+    for user, item in zip(held_out.users, held_out.items, strict=True):
+        rivals = others.items[others.users == user]
+        if len(rivals) == 0:
+            continue
+        row, hashed = scores(np.array([user]))[0], tie_break(np.full(30, user), np.arange(30))
+        above = (row > row[item]) | ((row == row[item]) & (hashed < hashed[item]))
+        share, others_drawn = above[rivals].mean(), 9
+        chances = [
+            math.comb(others_drawn, j) * share**j * (1 - share) ** (others_drawn - j)
+            for j in range(3)
+        ]
+        gains.append(sum(c / np.log2(j + 2) for j, c in enumerate(chances)))
+    found = quality_of_users(scores, train, held_out, CRITERIA["shown"], others)
+    assert found.mean() == pytest.approx(np.mean(gains))
+    assert len(gains) < len(held_out)  # some users were shown nothing else
+    assert len(found) < len(gains)  # some have several
+
+
+def test_what_was_passed_over_chooses_the_epoch_and_teaches_nothing(problem):
+    _, train, held_out = problem
+    brief = make("ubo", dim=4, epochs=3, patience=0, refit=False)
+    by_shown = replace(brief, **CRITERIA["shown"].settings())
+    one = brief.fit(train, held_out)
+    other = by_shown.fit(train, held_out, side=Side(passed_over=impressions(train)))
+    assert one.facts["losses"] == other.facts["losses"]
+    assert one.facts["held_out"] != other.facts["held_out"]
+
+
+def test_the_criterion_shown_needs_impressions_and_one_process(problem, monkeypatch):
+    _, train, held_out = problem
+    brief = make("mf", dim=4, epochs=1, **CRITERIA["shown"].settings())
+    with pytest.raises(InputError, match=r"shown needs impressions: .* \(--shown below\)"):
+        brief.fit(train, held_out)
+    with pytest.raises(InputError, match="mf cannot use passed_over with these settings"):
+        make("mf").fit(train, held_out, side=Side(passed_over=impressions(train)))
+    monkeypatch.setattr(ranks, "several", lambda: True)
+    with pytest.raises(InputError, match="ranks cannot choose by what was shown: give another"):
+        brief.check_ranks()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_held_out_clicks_prefer_relevance_to_the_chance_of_a_click_among_shown_items_alone(seed):
+    made = world(400, 100, popularity_bias=1.0, relevance_bias=0.0, seed=seed)
+    train, held_out = made.clicks(seed).hold_out(fraction=0.2, seed=0)
+    others = passed_over(made.disliked(seed), train, held_out)
+    liked, clicked = (
+        qualities(scores, train, held_out, others)
+        for scores in (made.relevance, lambda users: np.multiply(*made.truth(users)))
+    )
+    assert clicked["plain"][0] > liked["plain"][0] + 0.05
+    assert liked["shown"][0] > clicked["shown"][0] + 0.05
 
 
 def test_an_unknown_criterion_is_refused_with_the_nearest_name():

@@ -5,10 +5,11 @@ import pytest
 
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import Ids
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import tie_break
-from unexposed.ranking.rank import rank_catalogue, rank_judged
+from unexposed.ranking.rank import rank_among, rank_catalogue, rank_judged
 from unexposed.ranking.top import best
 
 
@@ -43,6 +44,28 @@ def judgements(judged, relevant) -> Judgements:
 def ranks(ranking, pairs):
     users = np.unique(pairs.users)[ranking.users]
     return dict(zip(zip(users, ranking.items, strict=True), ranking.ranks, strict=True))
+
+
+def test_wanted_items_are_ranked_among_the_other_items_of_their_user_alone():
+    rng = np.random.default_rng(3)
+    score = rng.integers(0, 4, (12, 20)).astype(np.float32)  # many ties
+    wanted = rng.random((12, 20)) < 0.15
+    others = ~wanted & (rng.random((12, 20)) < 0.3)
+    others[4] = wanted[5] = False  # a user without others, and one without a wanted item
+    pairs = judgements(wanted, wanted)
+    seen = Impressions.from_pairs(*np.nonzero(others), **ids(others.shape))
+    found = rank_among(lambda users: score[users], pairs, seen, log(np.zeros((12, 20))))
+    users = np.flatnonzero(wanted.any(axis=1) & others.any(axis=1))
+    assert 4 not in users
+    assert 5 not in users
+    assert (found.n_candidates == (wanted | others)[users].sum(axis=1)).all()
+    places = zip(users[found.users], found.items, found.ranks, found.above, strict=True)
+    for user, item, rank, above in places:
+        rivals = np.flatnonzero(others[user])
+        alone = brute_rank(score, user, item, [*rivals, item])
+        assert above == (alone - 1) / len(rivals)
+        assert rank == brute_rank(score, user, item, np.flatnonzero((wanted | others)[user]))
+    assert len(found.ranks) == wanted[users].sum()
 
 
 def in_catalogue(score, wanted, clicked):

@@ -25,7 +25,7 @@ def few_resamples(monkeypatch):
 
 def test_a_study_judges_every_criterion_in_every_world_and_split(clicks):
     found = study(clicks, **TINY, splits=2)
-    assert list(found.agreements) == list(CRITERIA)
+    assert list(found.agreements) == [name for name in CRITERIA if name != "shown"]
     assert [(run.split, run.run.truth.shape) for run in found.runs] == [(0, (3,)), (1, (3,))] * 2
     first, second, third, _ = found.runs
     assert first.dials == second.dials != third.dials
@@ -36,6 +36,16 @@ def test_a_study_judges_every_criterion_in_every_world_and_split(clicks):
     assert len(document["worlds"]) == 4
     highest = max(a.spearman for a in found.agreements.values())
     assert found.agreements[found.best].spearman == highest
+
+
+def test_where_it_is_known_what_was_shown_the_criterion_that_asks_for_it_competes(clicks):
+    made = world(150, 40, seed=0)
+    given, own = study(clicks, **TINY, shown=made.disliked(0)), study(made.log(0), **TINY)
+    for found in (given, own):
+        assert list(found.agreements) == list(CRITERIA)
+        assert found.document()["criteria"]["shown"]["about"] == CRITERIA["shown"].about
+    rates = [run.dials.relevance_rate for run in given.runs]
+    assert rates == pytest.approx([0.2, 0.2], abs=0.1)  # the rate of the world that made the log
 
 
 def test_the_same_seed_gives_the_same_study_and_another_gives_another(clicks):

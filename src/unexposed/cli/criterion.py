@@ -31,7 +31,7 @@ def criterion(
 ) -> None:
     """Say which criterion on held-out clicks ranks models best in worlds made from a log."""
     from unexposed.cli import tables
-    from unexposed.cli.tune import clicks_alone
+    from unexposed.cli.tune import clicks_alone, disliked_alone
     from unexposed.tuning import criteria
 
     if (log is None) == (dataset is None):
@@ -41,6 +41,7 @@ def criterion(
     clicks = clicks_alone(dataset, log, columns, data_dir)
     study = criteria.study(
         clicks,
+        shown=None if dataset is None else disliked_alone(dataset, data_dir),
         worlds=worlds,
         splits=splits,
         models=models,

@@ -98,7 +98,11 @@ class Columns(JudgedColumns):
         str | None, typer.Option(help="Column of 0 and 1, or the events that are clicks.")
     ] = None
     shown: Annotated[
-        str | None, typer.Option(help="Events of an item that was shown, such as view,impression.")
+        str | None,
+        typer.Option(
+            help="Events of an item that was shown, such as view,impression; below: ratings below "
+            "the threshold."
+        ),
     ] = None
     event: Annotated[str | None, typer.Option(help="Column of events.")] = None
     count: Annotated[str | None, typer.Option(help="Column of how often, such as plays.")] = None

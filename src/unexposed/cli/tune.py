@@ -13,6 +13,8 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
+    from unexposed.data.ratings import Ratings
+    from unexposed.data.shown import Impressions
     from unexposed.experiments.studies import Plan
     from unexposed.training.given import Side
 
@@ -223,9 +225,6 @@ def clicks_alone(
     dataset: str | None, train: str | None, columns: options.Columns, data_dir: Path | None
 ) -> "Clicks":
     """The clicks alone: a data set's judged part goes no further than this function."""
-    from unexposed.data import datasets as known
-    from unexposed.evaluation.protocols import PROTOCOLS
-
     if (dataset is None) == (train is None):
         raise InputError("give either --dataset NAME or --train LOG")
     if train is not None:
@@ -235,5 +234,18 @@ def clicks_alone(
     assert dataset is not None
     if columns.are_given():
         raise InputError("give --dataset, or --train with its columns, not both")
-    logged = known.load(dataset, data_dir=data_dir).logged
-    return logged.clicks(threshold=PROTOCOLS["ubo-ijcai22"].threshold)
+    logged, threshold = _logged(dataset, data_dir)
+    return logged.clicks(threshold=threshold)
+
+
+def disliked_alone(dataset: str, data_dir: Path | None) -> "Impressions":
+    """What users of a data set rated below the threshold, in its logged part."""
+    logged, threshold = _logged(dataset, data_dir)
+    return logged.disliked(threshold=threshold)
+
+
+def _logged(dataset: str, data_dir: Path | None) -> "tuple[Ratings, float]":
+    from unexposed.data import datasets as known
+    from unexposed.evaluation.protocols import PROTOCOLS
+
+    return known.load(dataset, data_dir=data_dir).logged, PROTOCOLS["ubo-ijcai22"].threshold

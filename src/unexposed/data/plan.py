@@ -13,6 +13,7 @@ from unexposed.errors import InputError, did_you_mean, plain
 
 SEVERAL = "--click purchase --shown view,impression"
 FEW = 10  # values of an event column that a sentence lists
+BELOW = "below"  # shown=below: a rating below the threshold is an impression
 RULES = ("rating", "click", "event")  # columns that tell clicks from other rows; at most one
 
 
@@ -25,7 +26,7 @@ class Asked:
     rating: str | None = None
     threshold: float | None = None
     click: str | Iterable[str] | None = None  # a column, or values of the event column
-    shown: str | Iterable[str] | None = None  # values of the event column
+    shown: str | Iterable[str] | None = None  # values of the event column, or BELOW
     event: str | None = None
     count: str | None = None
     time: str | None = None
@@ -52,7 +53,8 @@ class Plan:
             if role not in self.columns or (role == "event" and not self.clicks):
                 continue
             if role == "rating":
-                return f"a click is {name} ≥ {self.limit:g}"
+                lower = ", every other row an impression" if self.shown else ""
+                return f"a click is {name} ≥ {self.limit:g}{lower}"
             if role == "click":
                 return f"a click is {name} = 1, every other row an impression"
             shown = f", an impression {name} = {_either(self.shown)}" if self.shown else ""
@@ -87,16 +89,18 @@ def plan_of(table: Table, asked: Asked) -> Plan:
 
 def _rule(table: Table, asked: Asked, pair: dict[str, str]) -> Plan:
     """What tells clicks from other rows: a rating, a click column, an event column or nothing."""
-    by_rating = bool(asked.rating) or asked.threshold is not None
-    by_event = bool(asked.click) or bool(asked.event) or bool(asked.shown)
+    below = asked.shown == BELOW and not asked.click and not asked.event
+    by_rating = bool(asked.rating) or asked.threshold is not None or below
+    by_event = bool(asked.click) or bool(asked.event) or bool(asked.shown and not below)
     if by_rating and by_event:
         raise InputError(
-            "rating= and threshold= exclude click=, shown= and event=: give one or the other"
+            "rating= and threshold= exclude click=, event= and shown=, unless shown=below: give "
+            "one or the other"
         )
     taken = set(pair.values())
     if by_rating:
         rating = named(table, "rating", asked.rating or None, taken=taken)
-        return Plan({"rating": str(rating)})
+        return Plan({"rating": str(rating)}, shown=(BELOW,) if below else ())
     event = named(table, "event", asked.event, needed=bool(asked.event), taken=taken)
     if asked.click and not asked.event and asked.click in table.columns:
         if asked.shown:

@@ -74,6 +74,13 @@ class Ratings(Shown):
             shown=self.shown,
         )
 
+    def disliked(self, *, threshold: float) -> Impressions:
+        """The pairs rated below the threshold: they were seen, and are no clicks."""
+        below = ~self.liked(threshold=threshold)
+        return Impressions.from_pairs(
+            self.users[below], self.items[below], user_ids=self.user_ids, item_ids=self.item_ids
+        )
+
     def judgements(self, *, threshold: float) -> Judgements:
         """Every rated pair, relevant if rated at least the threshold."""
         return Judgements.from_pairs(

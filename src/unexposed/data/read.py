@@ -54,10 +54,11 @@ def read_log(
 
     Columns that are not given are recognised by `NAMES`; "" says that there is none. A click is a
     row with 1 in the click column, whose zeros are impressions, or with one of the values `click`
-    in the event column, where `shown` are impressions; a rating of at least the threshold;
-    otherwise every row. `clicks.read` tells what was taken for what, and a `LogWarning` what was
-    dropped or assumed. Every user and item of the log is known, also without a click. A log of one
-    user or one item is refused, since nothing can be learned from it, unless `any_size` is set.
+    in the event column, where `shown` are impressions; a rating of at least the threshold, where
+    shown="below" makes every other row an impression; otherwise every row. `clicks.read` tells what
+    was taken for what, and a `LogWarning` what was dropped or assumed. Every user and item of the
+    log is known, also without a click. A log of one user or one item is refused, since nothing can
+    be learned from it, unless `any_size` is set.
 
     In a process group of torch.distributed all ranks call this with the same arguments: they read
     files together, and each returns the clicks of its own users, with their share of the log.

@@ -65,6 +65,7 @@ def read_part(part: Table, plan: Plan) -> Part:
     if "rating" in columns:
         values = rated(part, columns["rating"], plan.columns["rating"])
         clicked, largest = values >= plan.limit, float(values.max(initial=0))
+        shown = ~clicked if plan.shown else shown
     elif "click" in columns:
         name = plan.columns["click"]
         clicked = binary(part, columns["click"], name, or_else=COUNTS.format(name))

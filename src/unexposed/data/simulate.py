@@ -104,6 +104,14 @@ class World(Shown):
         """A log of this world: click = O·R, with O ~ Bern(m) and R ~ Bern(γ)."""
         return self._clicks([sp.csr_array(shown & liked) for shown, liked in self.draws(seed)])
 
+    def disliked(self, seed: int) -> Impressions:
+        """The pairs that were noticed in the log of this seed and not liked."""
+        drawn = [sp.csr_array(shown & ~liked) for shown, liked in self.draws(seed)]
+        pairs = sp.vstack(drawn, format="coo")
+        return Impressions.from_pairs(
+            pairs.row, pairs.col, user_ids=self.user_ids, item_ids=self.item_ids
+        )
+
     def log(self, seed: int) -> Clicks:
         """The clicks of this seed with their times and all impressions."""
         rows = self.showings(seed)

@@ -1,19 +1,22 @@
 """Semi-synthetic worlds that look like a click log, with nothing but its clicks given."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import qmc
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.semi_synthetic import fit_exposure
+from unexposed.data.shown import Impressions
 from unexposed.data.simulate import Factors, Floats, World, centred, user_blocks
 from unexposed.errors import InputError
 
 MOST_PAIRS = 20_000_000  # of a larger log a sample stands for the whole
 SWEEPS = 8  # of the calibration
+STEPS = 7  # of the bisection of a rate
 DIM, RIDGE = 10, 5.0
 HIGHEST = 12.0  # of a log-odds of exposure: an item that everybody sees
 
@@ -58,13 +61,20 @@ def sample(clicks: Clicks, *, seed: int) -> Clicks:
     most_users = min(n_users, MOST_PAIRS // most_items)
     users = np.sort(rng.permutation(n_users)[:most_users])
     items = np.sort(rng.permutation(n_items)[:most_items])
-    kept = clicks.pick(np.isin(clicks.users, users) & np.isin(clicks.items, items))
-    return Clicks.from_pairs(
-        np.searchsorted(users, kept.users),
-        np.searchsorted(items, kept.items),
-        user_ids=Ids.range(most_users),
-        item_ids=Ids.range(most_items),
-    )
+    ids = Ids.range(most_users), Ids.range(most_items)
+
+    def renamed(pairs: Any) -> dict[str, Any]:
+        rows = np.searchsorted(users, pairs.users), np.searchsorted(items, pairs.items)
+        return dict(zip(("users", "items", "user_ids", "item_ids"), (*rows, *ids), strict=True))
+
+    def inside(pairs: Any) -> Any:
+        return pairs.pick(np.isin(pairs.users, users) & np.isin(pairs.items, items))
+
+    shown = None if clicks.shown is None else inside(clicks.shown)
+    if shown is not None:
+        counts = {"shown": shown.shown, "clicked": shown.clicked}
+        shown = Impressions.from_pairs(**renamed(shown), **counts)
+    return Clicks.from_pairs(**renamed(inside(clicks)), shown=shown)
 
 
 def fit_clicks(clicks: Clicks, *, seed: int) -> Factors:
@@ -85,6 +95,30 @@ def fit_clicks(clicks: Clicks, *, seed: int) -> Factors:
         found.user_bias + users @ items.mean(axis=0),
         found.item_bias + items @ users.mean(axis=0) - users.mean(axis=0) @ items.mean(axis=0),
     )
+
+
+def disliked_like(log: Clicks, fitted: Factors, dials: Dials) -> Dials:
+    """The dials with the rate of relevance that gives a world the dislikes of the log, on average.
+
+    A log that says what was shown says how often it was liked, so no world need assume it. The more
+    pairs are relevant, the fewer must be seen to give the clicks, and the fewer are disliked.
+    """
+    assert log.shown is not None
+    n_disliked = int((~log.contain(log.shown.users, log.shown.items)).sum())
+
+    def too_many(odds: float) -> bool:
+        found = world_like(log, fitted, replace(dials, relevance_rate=float(expit(odds))))
+        seen = sum(
+            float((m * (1 - γ)).sum(dtype=np.float64))
+            for m, γ in map(found.truth, user_blocks(log.n_users, log.n_items))
+        )
+        return seen > n_disliked
+
+    low, high = logit(min(max(0.01, len(log) / log.n_users / log.n_items), 0.9)), logit(0.95)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_many(middle) else (low, middle)
+    return replace(dials, relevance_rate=float(expit((low + high) / 2)))
 
 
 def world_like(clicks: Clicks, fitted: Factors, dials: Dials) -> World:

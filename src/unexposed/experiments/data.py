@@ -77,6 +77,7 @@ class Data:
         features: tuple[str, ...] = (),
         *,
         impressions: bool = False,
+        by_shown: bool = False,
         seed: int = 0,
     ) -> Side:
         """What an arm is given beside the clicks, such as a true exposure, a guide or traffic."""
@@ -88,6 +89,7 @@ class Data:
             exposure=given,
             validation=None if guide is None else self._guide(guide, seed),
             impressions=self._impressions if impressions else None,
+            passed_over=self._disliked if by_shown else None,
             traffic=None if traffic is None else self._traffic(traffic),
             **{name: self.features[name] for name in features},
         )
@@ -96,6 +98,16 @@ class Data:
     def _impressions(self) -> Impressions | None:
         """What the world showed to whom, how often, in the log of its clicks."""
         return self.known_world("compare").log(self.world_seed).shown
+
+    @cached_property
+    def _disliked(self) -> Impressions:
+        """What users saw and did not like: in a data set of ratings, rated below the threshold."""
+        if self.world is not None:
+            return self.world.disliked(self.world_seed)
+        assert self.disliked is not None
+        return Impressions.from_pairs(
+            *self.disliked, user_ids=self.clicks.user_ids, item_ids=self.clicks.item_ids
+        )
 
     def _traffic(self, share: float) -> Traffic:
         """Random traffic: a share of a world's pairs, or of the judged pairs that were set aside.

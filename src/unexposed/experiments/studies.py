@@ -11,6 +11,7 @@ from unexposed.errors import InputError, did_you_mean
 from unexposed.experiments.data import open_data
 from unexposed.experiments.task import Arm, Experiment
 from unexposed.model.recommender import Recommender
+from unexposed.ranking.held_out import criterion
 from unexposed.tuning import search, study
 
 TRIALS = 40
@@ -202,6 +203,7 @@ def make(
             plan.traffic,
             plan.features,
             impressions=plan.experiment.arms[plan.arm].impressions,
+            by_shown=criterion(plan.experiment.criterion).among == "shown",
         ),
         by=plan.experiment.criterion,
         say=say,

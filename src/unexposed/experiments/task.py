@@ -105,6 +105,7 @@ class Task:
             arm.traffic,
             arm.features,
             impressions=arm.impressions,
+            by_shown=arm.method is not None and "passed_over" in arm.method.accepts,
             seed=self.seed,
         )
 

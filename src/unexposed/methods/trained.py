@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from unexposed import ranks
+from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
@@ -18,11 +19,13 @@ from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
     CANDIDATES,
     EXPONENT,
+    NOTHING_SHOWN,
+    Among,
     Criterion,
     Draw,
     K,
-    held_out_quality,
     qualities,
+    quality_of_users,
 )
 from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.sampling.validation import ValidationSet
@@ -57,6 +60,14 @@ class TrainedMethod(Recommender):
     snips_draw: Draw = setting(
         "all", "which held-out clicks count; wtd: half, drawn as if exposure had been uniform"
     )
+    snips_among: Among = setting(
+        "unclicked",
+        "what a held-out click is ranked among: unclicked items, or items that its user was shown "
+        "and did not click",
+    )
+    snips_pooled: bool = setting(
+        False, "every held-out click counts alike, and not every user with one"
+    )
     snips_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
     epoch_by: Literal["held_out", "traffic"] = setting(
         "held_out",
@@ -78,6 +89,8 @@ class TrainedMethod(Recommender):
             self.snips_candidates,
             self.snips_candidates_exponent,
             self.snips_draw,
+            self.snips_among,
+            self.snips_pooled,
         )
 
     @property
@@ -87,20 +100,13 @@ class TrainedMethod(Recommender):
 
     def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
-        del side
         by = self.criterion
+        if held_out.n_clicks and self.judges_among_shown and side.passed_over is None:
+            raise InputError(NOTHING_SHOWN)
 
         def quality(parameters: Parameters) -> float:
-            return held_out_quality(
-                lambda users: self.scores(parameters, users, clicks),
-                clicks,
-                held_out,
-                exponent=by.exponent,
-                k=by.k or None,
-                candidates=by.candidates,
-                candidates_exponent=by.candidates_exponent,
-                draw=by.draw,
-            )
+            scores = partial(self.scores, parameters, clicks=clicks)
+            return over_ranks.mean(quality_of_users(scores, clicks, held_out, by, side.passed_over))
 
         chooses = quality if held_out.n_clicks else None
         return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
@@ -111,9 +117,24 @@ class TrainedMethod(Recommender):
 
     @property
     def accepts(self) -> frozenset[str]:
-        return self.takes - {"traffic"} | (frozenset({"traffic"}) if self.traffic_uses() else set())
+        uses = {"traffic": bool(self.traffic_uses()), "passed_over": self.judges_among_shown}
+        return self.takes - {*uses} | {part for part, used in uses.items() if used}
+
+    @property
+    def judges_among_shown(self) -> bool:
+        return self.snips_among == "shown"
+
+    def check_ranks(self) -> None:
+        super().check_ranks()
+        if ranks.several() and self.judges_among_shown:
+            raise InputError(
+                "several ranks cannot choose by what was shown: give another criterion, or train "
+                "in one process"
+            )
 
     def cure(self, part: str) -> str:
+        if part == "passed_over":
+            return " with these settings: choose by the criterion shown, or leave it out"
         if part != "traffic":
             return ""
         return (
@@ -185,7 +206,7 @@ class TrainedMethod(Recommender):
         parameters, facts = trained(loop, clicks, checkpoint)
         facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
         if held_out.n_clicks and facts["ended"] != training.INTERRUPTED:
-            facts = self._judged_by_all(parameters, facts, clicks, held_out, rivals)
+            facts |= self._judged_by_all(parameters, side, clicks, held_out, rivals)
         if not self.refit or held_out.n_clicks == 0 or facts["ended"] == training.INTERRUPTED:
             return parameters, facts
         every, epochs = clicks.union(held_out), facts["best_epoch"]
@@ -207,22 +228,22 @@ class TrainedMethod(Recommender):
     def _judged_by_all(
         self,
         parameters: Parameters,
-        facts: dict[str, Any],
+        side: Side,
         clicks: Clicks,
         held_out: Clicks,
         rivals: Rivals,
     ) -> dict[str, Any]:
-        """The facts with the quality of the chosen epoch by every criterion, and its verdict."""
+        """The quality of the chosen epoch by every criterion, and its verdict."""
         scores = partial(self.scores, parameters, clicks=clicks)
         every = with_popular(rivals, clicks)
         try:
-            by_all = qualities(scores, clicks, held_out)
+            by_all = qualities(scores, clicks, held_out, side.passed_over)
             beside = on_held_out(scores, every, clicks, held_out, self.criterion)
         except KeyboardInterrupt:
             if ranks.current() is not None:
                 raise
-            return facts | {"ended": training.INTERRUPTED}
-        return facts | {"criteria": by_all, "verdict": beside}
+            return {"ended": training.INTERRUPTED}
+        return {"criteria": by_all, "verdict": beside}
 
 
 def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Generator) -> Parameters:

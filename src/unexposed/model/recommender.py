@@ -18,6 +18,7 @@ from unexposed.errors import InputError
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
+from unexposed.ranking.held_out import passed_over
 from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.apart import check_ids, without_held_out, without_traffic
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
@@ -125,10 +126,11 @@ class Recommender(Shown, ABC):
             encodings, side = side.encodings(), side.aligned(clicks)
             if encodings:
                 told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
-            shows = clicks.shown is not None and "impressions" in self.takes
-            if side.impressions is None and shows:
-                side = replace(side, impressions=clicks.shown)
-                told |= {"log_impressions": side_fingerprint(side)["impressions"]}
+            uses = self.accepts & {"impressions", "passed_over"}
+            if side.impressions is None and clicks.shown is not None and uses:
+                log = replace(side, impressions=clicks.shown)
+                told |= {"log_impressions": side_fingerprint(log)["impressions"]}
+                side = log if "impressions" in uses else side
             check_ids(side, clicks)
             if others is None:
                 check_alone(clicks)
@@ -141,6 +143,9 @@ class Recommender(Shown, ABC):
                 clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
             else:
                 seen = clicks.union(held_out)
+            if others is None:
+                shows = side.passed_over or side.impressions or clicks.shown
+                side = replace(side, passed_over=passed_over(shows, clicks, held_out))
             side = without_held_out(side, clicks, held_out)
             held_out = without_traffic(held_out, side.traffic)  # training may know those labels
             kept, folder = None, None if checkpoint is None else Path(checkpoint)

@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores, in_whole, pair_hash
-from unexposed.ranking.rank import rank_catalogue
+from unexposed.ranking.rank import rank_among, rank_catalogue
 
 Draw = Literal["all", "wtd"]
+Among = Literal["unclicked", "shown"]
 
 # what suits a judged set of ten random items
 EXPONENT, K, CANDIDATES = 1.5, 3, 10
@@ -27,9 +29,11 @@ class Criterion:
     about: str
     exponent: float = EXPONENT
     k: int = K  # 0: the whole ranking
-    candidates: int = CANDIDATES  # 0: all unclicked items
+    candidates: int = CANDIDATES  # 0: all that there are
     candidates_exponent: float = 0.0
     draw: Draw = "all"
+    among: Among = "unclicked"
+    pooled: bool = False
 
     def settings(self) -> dict[str, Any]:
         """The settings of a trained method that make it choose by this criterion."""
@@ -52,7 +56,18 @@ CRITERIA: dict[str, Criterion] = {
         draw="wtd",
     ),
     "catalogue": Criterion("SNIPS in the whole catalogue, DCG@20", k=20, candidates=0),
+    "shown": Criterion(
+        "every click alike, among ten items that its user was shown and did not click",
+        exponent=-1.0,
+        among="shown",
+        pooled=True,
+    ),
 }
+NOTHING_SHOWN = (
+    "the criterion shown needs impressions: no user with a held-out click is known to have been "
+    "shown an item without a click; a log of ratings has some with shown=below (--shown below), "
+    "or give another criterion"
+)
 
 
 def criterion(name: str) -> Criterion:
@@ -83,17 +98,47 @@ def held_out_quality(
 
 
 def quality_of_users(
-    scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
+    scores: Scores,
+    clicks: Clicks,
+    held_out: Clicks,
+    by: Criterion,
+    others: Impressions | None = None,
 ) -> metrics.PerUser:
-    """The estimate of `held_out_quality` for each user with a held-out click that counts."""
-    return quality(ranked(scores, clicks, held_out, by), by)
+    """The estimate of `held_out_quality` for each user with a held-out click that counts.
+
+    `others` are what `passed_over` gives, for a criterion that asks what was shown.
+    """
+    return quality(ranked(scores, clicks, held_out, by, others), by)
 
 
-def ranked(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> metrics.Ranking:
-    """Rank the held-out clicks that count among all items not clicked in training."""
+def passed_over(shown: Impressions | None, clicks: Clicks, held_out: Clicks) -> Impressions | None:
+    """What users with a held-out click were shown and did not click; None: nothing is known."""
+    if shown is None:
+        return None
+    found = shown.pick((shown.clicked == 0) & (held_out.user_counts > 0)[shown.users])
+    clicked = clicks.contain(found.users, found.items) | held_out.contain(found.users, found.items)
+    found = found.pick(~clicked)
+    return found if len(found) else None
+
+
+def ranked(
+    scores: Scores,
+    clicks: Clicks,
+    held_out: Clicks,
+    by: Criterion,
+    others: Impressions | None = None,
+) -> metrics.Ranking:
+    """Rank the held-out clicks that count among the criterion's candidates.
+
+    These are all items not clicked in training, or those shown to the user and not clicked.
+    """
     wanted = Judgements.from_clicks(held_out)
     if by.draw == "wtd":
         wanted = wanted.pick(as_if_uniform(clicks, held_out))
+    if by.among == "shown":
+        if others is None:
+            raise InputError(NOTHING_SHOWN)
+        return rank_among(scores, wanted, others, clicks, exponent=by.exponent)
     mass = None
     if by.candidates and by.candidates_exponent:
         mass = candidate_mass(clicks.item_counts, exponent=by.candidates_exponent)
@@ -101,18 +146,32 @@ def ranked(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> m
 
 
 def quality(ranking: metrics.Ranking, by: Criterion) -> metrics.PerUser:
-    """Read a ranking of held-out clicks by a criterion."""
+    """Read a ranking of held-out clicks by a criterion; the mean over users is the quality.
+
+    Where clicks are pooled, a user's value counts by the weight of its clicks.
+    """
     if by.candidates:
-        return metrics.snips_dcg_of_few(ranking, by.k or None, candidates=by.candidates)
-    return metrics.snips_dcg(ranking, by.k or None)
+        found = metrics.snips_dcg_of_few(ranking, by.k or None, candidates=by.candidates)
+    else:
+        found = metrics.snips_dcg(ranking, by.k or None)
+    if not by.pooled:
+        return found
+    weight = ranking.sum_by_user(ranking.weights)
+    return found * weight / over_ranks.mean(weight)
 
 
-def qualities(scores: Scores, clicks: Clicks, held_out: Clicks) -> dict[str, list[float]]:
-    """The held-out quality by each criterion, and its standard error over users."""
-    values = [quality_of_users(scores, clicks, held_out, by) for by in CRITERIA.values()]
+def qualities(
+    scores: Scores, clicks: Clicks, held_out: Clicks, others: Impressions | None = None
+) -> dict[str, list[float]]:
+    """The held-out quality by each criterion that can judge, and its standard error over users.
+
+    `others` are what `passed_over` gives; without them no criterion asks what was shown.
+    """
+    able = {n: by for n, by in CRITERIA.items() if by.among != "shown" or others is not None}
+    values = [quality_of_users(scores, clicks, held_out, by, others) for by in able.values()]
     return {
         name: [found.mean, float(found.deviation / np.sqrt(found.n))]
-        for name, found in zip(CRITERIA, over_ranks.moments(*values), strict=True)
+        for name, found in zip(able, over_ranks.moments(*values), strict=True)
     }
 
 

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 from unexposed.ranking import metrics, top
-from unexposed.ranking.blocks import Scores, blocks, in_whole, tie_break
+from unexposed.ranking.blocks import Scores, blocks, in_whole, pairs_from_rows, tie_break
 from unexposed.ranking.metrics import Ranking
 
 
@@ -67,6 +68,43 @@ def rank_catalogue(
         n_candidates=clicks.n_items - clicks.user_counts[users],
         weights=1 / metrics.propensity(clicks.item_counts, exponent=exponent)[wanted.items],
         above=share,
+    )
+
+
+def rank_among(
+    scores: Scores,
+    wanted: Judgements,
+    others: Impressions,
+    clicks: Clicks,
+    *,
+    exponent: float = -1.0,
+) -> Ranking:
+    """Rank the wanted pairs among other items of their users; users without any are left out.
+
+    The share above a wanted item counts the other items alone.
+    """
+    n_others = np.bincount(others.users, minlength=clicks.n_users)
+    wanted = wanted.pick(n_others[wanted.users] > 0)
+    users, row = np.unique(wanted.users, return_inverse=True)
+    others = others.pick(np.isin(others.users, users))
+    n_others, n_wanted = n_others[users], np.bincount(row, minlength=len(users))
+    rows = np.concatenate([row, np.searchsorted(users, others.users)])
+    items = np.concatenate([wanted.items, others.items])
+    score = pairs_from_rows(scores, users[rows], items)
+    _refuse_nan(score)
+    order = np.lexsort((tie_break(in_whole(clicks, users[rows]), items), -score, rows))
+    is_wanted = order < len(wanted)
+    found = order[is_wanted]  # by user and rank
+    before, first = (np.cumsum(n) - n for n in (n_others, n_wanted))  # of earlier users
+    above = np.cumsum(~is_wanted)[is_wanted] - before[row[found]]
+    rank = above + np.arange(len(found)) - first[row[found]] + 1
+    return Ranking.from_pairs(
+        row[found],
+        rank,
+        wanted.items[found],
+        n_candidates=n_others + n_wanted,
+        weights=1 / metrics.propensity(clicks.item_counts, exponent=exponent)[wanted.items[found]],
+        above=above / n_others[row[found]],
     )
 
 

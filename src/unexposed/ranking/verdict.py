@@ -143,6 +143,7 @@ def _readings(
 
     A criterion that does not weigh popular items down adds nothing to the first reading.
     """
+    by = replace(by, among="unclicked")  # what the lists that people get are made of
     ranking = ranked(scores, clicks, held_out, replace(by, draw="all"))
     found = {"clicks": metrics.ndcg(ranking, K)}
     if by.draw != "all":

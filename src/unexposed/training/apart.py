@@ -19,6 +19,7 @@ def check_ids(side: Side, clicks: Clicks) -> None:
     """Refuse impressions or traffic of other users and items than the clicks; empty traffic too."""
     parts: dict[str, HasIds | None] = {
         "impressions": side.impressions,
+        "impressions of passed_over": side.passed_over,
         "random traffic": side.traffic,
     }
     for what, part in parts.items():

@@ -18,7 +18,8 @@ from unexposed.training.given import Side
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
 
-OF_ALL_USERS = ("impressions", "traffic", "validation", "start")  # parts of Side, not divided
+# parts of Side that are not divided
+OF_ALL_USERS = ("impressions", "passed_over", "traffic", "validation", "start")
 
 
 class Inputs(NamedTuple):

@@ -26,6 +26,8 @@ class Side:
 
     exposure: NDArray[Any] | None = None  # known exposure, (n_items,) or (n_users, n_items)
     impressions: Impressions | None = None  # what was shown; of a log that has them, its own
+    # shown and not clicked: ranks held-out clicks for the criterion `shown`, teaches nothing
+    passed_over: Impressions | None = None
     traffic: Traffic | None = None  # judged under random exposure
     # by raw id, or as rows of users × columns: mapped into the user's exposure
     user_features: Features | NDArray[Any] | None = None

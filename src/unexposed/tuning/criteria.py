@@ -7,7 +7,7 @@ Only clicks are read: judgements are refused.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -16,14 +16,22 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed.data.clicks import Clicks
+from unexposed.data.shown import Impressions
 from unexposed.data.simulate import World
-from unexposed.data.world_of_log import Dials, fit_clicks, sample, spread_dials, world_like
+from unexposed.data.world_of_log import (
+    Dials,
+    disliked_like,
+    fit_clicks,
+    sample,
+    spread_dials,
+    world_like,
+)
 from unexposed.errors import InputError
 from unexposed.evaluation.agreement import Agreement, Run, agreements, spearman
 from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender
-from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities
+from unexposed.ranking.held_out import CRITERIA, DEFAULT, passed_over, qualities
 from unexposed.tuning.search import space
 
 HELD_OUT = 0.1
@@ -31,6 +39,7 @@ STEPS = 100  # batches of an epoch, about
 
 METHODS = ("mf", "umf", "bpr", "relmf")  # in turn, after the popular list
 MOST = 60  # models
+SHOWN = "shown"  # the criterion that needs impressions
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +101,7 @@ class Study:
 def study(
     clicks: Clicks,
     *,
+    shown: Impressions | None = None,
     worlds: int = 6,
     splits: int = 1,
     models: int = 24,
@@ -105,7 +115,8 @@ def study(
 
     The models are trained on the log as well. A world in which held-out clicks rank them
     otherwise says little about the log: worlds count in proportion to this likeness, from 0 up.
-    Ctrl-C keeps the worlds that are done.
+    Where it is known what was shown (by the log itself, or `shown`), criteria that ask for it
+    compete; models learn nothing from `shown`. Ctrl-C keeps the worlds that are done.
     """
     if not isinstance(clicks, Clicks):
         raise InputError(f"a criterion is chosen on Clicks, got {type(clicks).__name__}")
@@ -121,8 +132,10 @@ def study(
             raise InputError(f"{what} must be at least 1, got {number}")
     if len(clicks) * HELD_OUT < 10:
         raise InputError(f"a criterion needs at least 100 clicks, got {len(clicks)}")
-    part = sample(clicks, seed=seed)
-    if part is not clicks:
+    shown = shown or clicks.shown
+    log = sample(replace(clicks, shown=shown), seed=seed)
+    part = replace(log, shown=None)  # as in a world, models are told of clicks alone
+    if part.n_users < clicks.n_users or part.n_items < clicks.n_items:
         say(f"the log is large: {part.n_users:,} users and {part.n_items:,} items stand for it")
     density = len(part) / (part.n_users * part.n_items)
     methods = spread(len(part), models=models, epochs=epochs)
@@ -132,9 +145,12 @@ def study(
         count = _Count(told, total=models * (1 + worlds * splits), workers=workers)
         told.note("fitting a factor model of the clicks")
         fitted = fit_clicks(part, seed=seed)
-        real = _said(methods, *part.hold_out(fraction=HELD_OUT, seed=seed), count, seed=seed)[0]
+        parts = part.hold_out(fraction=HELD_OUT, seed=seed)
+        real = _said(methods, *parts, count, seed=seed, shown=log.shown)[0]
         try:
             for dials in spread_dials(worlds, seed=seed, click_rate=density):
+                if SHOWN in real:
+                    dials = disliked_like(log, fitted, dials)
                 world = world_like(part, fitted, dials)
                 for split in range(splits):
                     runs.append(_run(world, dials, methods, real, count, split=split, seed=seed))
@@ -190,7 +206,9 @@ def _run(
 ) -> WorldRun:
     log = world.clicks(seed + split)
     train, held_out = log.hold_out(fraction=HELD_OUT, seed=seed + split)
-    said, truth = _said(methods, train, held_out, count, seed=seed + split, world=world)
+    shown = world.disliked(seed + split) if SHOWN in real else None
+    given: dict[str, Any] = {"seed": seed + split, "world": world, "shown": shown}
+    said, truth = _said(methods, train, held_out, count, **given)
     likeness = np.mean([spearman(said[name], real[name]) for name in said])
     run = Run(truth, said, weight=float(likeness))
     return WorldRun(dials, split, len(log), run, float(likeness))
@@ -204,15 +222,17 @@ def _said(
     *,
     seed: int,
     world: World | None = None,
+    shown: Impressions | None = None,
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
     """What each criterion says of each model trained on these clicks; in a world also the truth."""
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
+    others = passed_over(shown, train, held_out)
 
     def rated(method: Recommender) -> tuple[dict[str, list[float]], float]:
         model = method.fit(train, nothing, seed=seed, progress=show.Silent())
         if model.facts.get("ended") == "interrupted":
             raise KeyboardInterrupt
-        found, truth = qualities(model.scores, train, held_out), np.nan
+        found, truth = qualities(model.scores, train, held_out, others), np.nan
         if world is not None:
             truth = by_truth(model.scores, world, train, seed=seed).means()["dcg@3"]
         count()
@@ -220,7 +240,7 @@ def _said(
 
     with ThreadPoolExecutor(count.workers) as pool:  # the compiled loops run side by side
         each = list((pool.map if count.workers > 1 else map)(rated, methods.values()))
-    said = {name: np.array([found[name][0] for found, _ in each]) for name in CRITERIA}
+    said = {name: np.array([found[name][0] for found, _ in each]) for name in each[0][0]}
     return said, np.array([truth for _, truth in each])
 
 

@@ -56,14 +56,20 @@ def about_task(task: dict[str, Any], clicks: Clicks) -> dict[str, Any]:
         _, held_out = parts(task, clicks, 0)
         about["split"] = [task["split"], log_fingerprint(held_out)["the log"]]
     given = task["side"]
-    if task["by"] != TRAFFIC:
+    judges = not has_epochs(method) and task["by"] != TRAFFIC and _asks_what_was_shown(task["by"])
+    if task["by"] != TRAFFIC and not judges:
         given = usable(given, method)
-    if given.impressions is None and clicks.shown is not None and "impressions" in method.takes:
+    uses = judges or method.accepts & {"impressions", "passed_over"}
+    if given.impressions is None and clicks.shown is not None and uses:
         given = replace(given, impressions=clicks.shown)
     if given.given():
         about["given"] = side_fingerprint(given)
     found: dict[str, Any] = json.loads(json.dumps(about))
     return found
+
+
+def _asks_what_was_shown(by: str) -> bool:
+    return criterion(by).among == "shown"
 
 
 def begin(

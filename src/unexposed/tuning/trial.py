@@ -9,13 +9,20 @@ import numpy as np
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
+from unexposed.data.shown import Impressions
 from unexposed.data.split import split as parted
 from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.by_traffic import ByTraffic
-from unexposed.ranking.held_out import DEFAULT, criterion, qualities, quality_of_users
+from unexposed.ranking.held_out import (
+    DEFAULT,
+    criterion,
+    passed_over,
+    qualities,
+    quality_of_users,
+)
 from unexposed.training.given import Side
 
 TRAFFIC = "traffic"  # in place of a criterion on held-out clicks
@@ -58,7 +65,9 @@ def worth(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
             raise KeyboardInterrupt
         total += found
         epochs.append(model.facts.get("best_epoch"))
-        by_all = model.facts.get("criteria") or qualities(model.scores, train, held_out)
+        by_all = model.facts.get("criteria") or qualities(
+            model.scores, train, held_out, others(task["side"], train, held_out)
+        )
         for name, value in by_all.items():
             said.setdefault(name, []).append(value)
     trial.set_user_attr("criteria", {k: np.mean(v, axis=0).tolist() for k, v in said.items()})
@@ -94,7 +103,9 @@ def judged(
         assert side.traffic is not None
         k = criterion(DEFAULT).k
         return model, ByTraffic.of(side.traffic, train.union(held_out), k=k)(model.scores)
-    return model, float(quality_of_users(model.scores, train, held_out, criterion(by)).mean())
+    among = others(side or Side(), train, held_out)
+    values = quality_of_users(model.scores, train, held_out, criterion(by), among)
+    return model, float(values.mean())
 
 
 def chosen_quality(model: Model) -> float:
@@ -127,8 +138,13 @@ def has_epochs(method: Recommender) -> bool:
 
 
 def usable(side: Side, method: Recommender) -> Side:
-    """The inputs without random traffic that the method does not learn from."""
-    return side.only(method.accepts | (side.given() - {"traffic"}))
+    """The inputs without those that judge and that the method cannot use."""
+    return side.only(method.accepts | (side.given() - {"traffic", "passed_over"}))
+
+
+def others(side: Side, train: Clicks, held_out: Clicks) -> Impressions | None:
+    """What held-out clicks are ranked among by the criterion `shown`, where that is known."""
+    return passed_over(side.passed_over or side.impressions or train.shown, train, held_out)
 
 
 def load_optuna() -> Any:
