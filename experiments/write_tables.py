@@ -6,6 +6,7 @@ A table stands between <!-- NAME --> and <!-- end of NAME -->; a test fails when
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def results() -> tuple[dict[str, Any], list[Section]]:
 
 def compared_in(name: str) -> str:
     """DCG@3 of the methods of an experiment, or the command that makes them."""
-    asked = next(about for about in results()[0]["experiments"] if about["name"] == name)
+    asked = experiment(name)
     if not asked.get("found"):
         return f"Results are missing; to make them: `{asked['command']}`."
     found = asked["found"]["comparison"]
@@ -61,6 +62,10 @@ def compared_in(name: str) -> str:
 
 def section(name: str, kind: str, files: str = "*", tables: str = "") -> str:
     return section_block(*results(), name, kind=kind, files=files, tables=tables)
+
+
+def experiment(name: str) -> dict[str, Any]:
+    return next(about for about in results()[0]["experiments"] if about["name"] == name)
 
 
 def real(trained_on: str) -> dict[str, dict[str, Any]]:
@@ -78,8 +83,11 @@ def compared_with(about: dict[str, Any]) -> tuple[dict[str, Any], comparisons.Pa
 
 
 def summary() -> str:
-    """DCG@3 of some methods on the real data sets beside the paper's."""
-    asked = real("held_out")
+    """DCG@3 of some methods beside the paper's, chosen by the criterion that each log advises."""
+    asked = {
+        about["where"]: about
+        for about in (experiment("real-coat-held_out"), experiment("rated-held_out"))
+    }
     found = {where: pair for where, about in asked.items() if (pair := compared_with(about))}
     table = comparisons.side_by_side("results", "Results", found, "dcg@3", only=IN_README)
     return "\n\n".join([markdown(table), *_lacking(asked.values())])
@@ -100,6 +108,35 @@ def real_traffic() -> str:
     table = comparisons.columns("real", "Real random traffic", columns, PAPER["titles"])
     lacking = _lacking([*asked.values(), *refitted.values()])
     return "\n\n".join([markdown(table), _how_sure("ubo", asked), *lacking])
+
+
+def rated() -> str:
+    """Yahoo!R3 chosen by ratings: every method, what the choice moves, and who is above whom."""
+    asked = [experiment(f"rated-{part}") for part in ("held_out", "all_clicks")]
+    columns = []
+    for about, part in zip(asked, ("", ", all clicks"), strict=True):
+        if pair := compared_with(about):
+            columns += [
+                comparisons.Column(f"{shown(m)}{part}", pair[0], m, {} if part else pair[1])
+                for m in ("dcg@3", "map@3")
+            ]
+    table = comparisons.columns("rated", "Chosen by ratings", columns, PAPER["titles"])
+    (clicks,), (ratings,) = places("real", "yahoo_r3-held_out"), places("rated", "held_out")
+    moved = choice.judged(clicks, ratings, ("DCG@3", "by `popular_half`", "by `shown`"))
+    parts = [table, moved, verdict.differences(ratings, RATED)]
+    return "\n\n".join([*map(markdown, parts), *_lacking(asked)])
+
+
+def tellable() -> str:
+    """The difference that each judged set can tell from chance, in a sentence."""
+    said = [
+        f"{number(verdict.smallest(place, TUNED))} on {place.title}"
+        for place in places("real", "held_out")
+    ]
+    return (
+        f"Two tuned methods differ by more than chance (p < .05, one test) from about "
+        f"{' and '.join(said)}: 1.96 standard errors over users, median over pairs of methods."
+    )
 
 
 def _how_sure(arm: str, asked: dict[str, dict[str, Any]]) -> str:
@@ -130,7 +167,9 @@ def places(question: str, part: str | None = None) -> list[Place]:
 
 
 def the_verdict() -> str:
-    return markdown(verdict.verdict([*places("real", "held_out"), *places("exposure")]))
+    of_ratings = [replace(p, title=RATINGS, short=RATINGS) for p in places("rated", "held_out")]
+    on_data = [*places("real", "held_out"), *of_ratings]
+    return markdown(verdict.verdict([*on_data, *places("exposure")]))
 
 
 def of_exposure(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
@@ -147,8 +186,7 @@ def chosen_by() -> str:
     """Yahoo!R3 with settings and epochs chosen by two criteria, beside the paper's figures."""
     columns = []
     for name, head in CHOSEN_BY.items():
-        about = next(about for about in results()[0]["experiments"] if about["name"] == name)
-        found, paper = about["found"]["comparison"], PAPER["yahoo_r3"]
+        found, paper = experiment(name)["found"]["comparison"], PAPER["yahoo_r3"]
         kept = [r for r in found["results"] if r["method"] in AS_PAPER]
         columns += [
             comparisons.Column(f"{shown(metric)}: {head}", found | {"results": kept}, metric, paper)
@@ -159,7 +197,7 @@ def chosen_by() -> str:
 
 def protocol() -> str:
     """Yahoo!R3 with the settings that the paper states, beside its figures."""
-    about = next(about for about in results()[0]["experiments"] if about["name"] == "protocol")
+    about = experiment("protocol")
     pair = compared_with(about)
     if pair is None:
         return "\n\n".join(_lacking([about]))
@@ -220,7 +258,17 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 
 
 ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
+RATINGS = "Yahoo!R3, chosen by ratings"
+TUNED = ("mf", "bpr", "ubpr", "relmf", "umf", "ubo")
+RATED = {
+    "UBO less UMF": ("ubo", "umf"),
+    "UBO, learned less frozen": ("ubo", "ubo-frozen"),
+    "UMF less MF": ("umf", "mf"),
+    "UBO less MF": ("ubo", "mf"),
+    "BPR less UBO": ("bpr", "ubo"),
+}
 CHOSEN_BY = {
+    "rated-held_out": "both by `shown`",
     "real-yahoo_r3-held_out": "both by `popular_half`",
     "epoch": "settings by `popular_half`, epoch by `uniform`",
     "as_paper": "both by `uniform`",
@@ -273,6 +321,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     ),
     "advised": ("experiments/advised/README.md", advised),
     "real results": ("experiments/real/README.md", real_traffic),
+    "rated results": ("experiments/rated/README.md", rated),
+    "tellable": (RESULTS, tellable),
     "choices": ("experiments/choice/README.md", choices),
     "criteria": ("experiments/criterion/README.md", criteria),
     "chosen by": ("experiments/criterion/README.md", chosen_by),

@@ -23,10 +23,12 @@ def criteria(found: Mapping[str, dict[str, Any]]) -> Table:
         rows.append(cells(*row))
     heads = ["criterion", *(head for log in found for head in (log, "comes first"))]
     worlds = ", ".join(f"{len(log['worlds'])} for {title}" for title, log in found.items())
+    asked = any("shown" in log["criteria"] for log in found.values())
+    source = "clicks and the ratings below the threshold" if asked else "clicks alone"
     models = " and ".join(dict.fromkeys(str(len(log["models"])) for log in found.values()))
     note = (
         f"Spearman's rank correlation of {models} models with the truth, in worlds made from the "
-        f"clicks alone ({worlds}); in brackets: less the default's [95 % interval]; bold: advised. "
+        f"{source} ({worlds}); in brackets: less the default's [95 % interval]; bold: advised. "
         "Comes first: share of resamples of worlds and models."
     )
     return Table("criteria", "Criteria", heads, rows, [note])

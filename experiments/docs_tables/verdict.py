@@ -63,6 +63,20 @@ def differences(place: Place, asked: Mapping[str, tuple[str, str]]) -> Table:
     return Table("differences", "Differences", ["", place.short], rows, [note])
 
 
+def smallest(place: Place, arms: Sequence[str]) -> float:
+    """The difference of two of these arms that would pass chance, p < .05 alone: 1.96 SE, median.
+
+    SE is the standard error over users of the mean over seeds.
+    """
+    found = [
+        1.96 * less.mean(axis=0).std(ddof=1) / np.sqrt(less.shape[1])
+        for at, arm in enumerate(arms)
+        for base in arms[:at]
+        if (less := place.less(arm, base)) is not None
+    ]
+    return float(np.median(found))
+
+
 def tested_together(found: Mapping[Key, Floats]) -> dict[Key, Cell]:
     """Differences with their intervals and p, by the sign-flip test over users and Holm."""
     tests = {f"{at}": paired_test(less, 0 * less, seed=0).p_value for at, less in found.items()}
