@@ -122,8 +122,10 @@ def rated() -> str:
             ]
     table = comparisons.columns("rated", "Chosen by ratings", columns, PAPER["titles"])
     (clicks,), (ratings,) = places("real", "yahoo_r3-held_out"), places("rated", "held_out")
+    of_all = places("rated", "all_clicks")
     moved = choice.judged(clicks, ratings, ("DCG@3", "by `popular_half`", "by `shown`"))
-    parts = [table, moved, verdict.differences(ratings, RATED)]
+    asked_of = [ratings, *(replace(p, short=f"{p.short}, all clicks") for p in of_all)]
+    parts = [table, moved, *(verdict.differences(place, RATED) for place in asked_of)]
     return "\n\n".join([*map(markdown, parts), *_lacking(asked)])
 
 

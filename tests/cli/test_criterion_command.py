@@ -74,6 +74,54 @@ def test_a_criterion_sets_what_chooses_the_epoch_unless_it_is_assigned(log, done
     assert "no criterion 'wdt'; did you mean 'wtd'" in err
 
 
+@pytest.fixture
+def stars(here, monkeypatch):
+    """A log of ratings: five stars are clicks, two stars were seen and not liked."""
+    made = world(60, 30, exposure_rate=0.4, relevance_rate=0.4, seed=0)
+    liked, seen = made.clicks(0), made.disliked(0)
+    rows = [f"{u},{i},5" for u, i in zip(liked.users, liked.items, strict=True)]
+    rows += [f"{u},{i},2" for u, i in zip(seen.users, seen.items, strict=True)]
+    Path("stars.csv").write_text("\n".join(["user,item,stars", *rows, ""]), encoding="utf-8")
+    monkeypatch.setattr(agreement, "RESAMPLES", 50)
+
+
+def test_ratings_below_the_threshold_can_choose(stars, done, run):
+    asked = "stars.csv --rating stars --threshold 4 --criterion shown"
+    code, _, err = run(f"fit {asked} --out model --set epochs=1")
+    assert code == 2
+    assert "needs impressions" in err
+    assert "--shown below" in err
+    assert not Path("model").exists()
+    for method in ("mf", "wmf"):  # mf learns from impressions, too, and wmf from clicks alone
+        done(f"fit {asked} --shown below --method {method} --out {method} --set epochs=2")
+        facts = load(method).facts
+        assert facts["held_out"][facts["best_epoch"] - 1] == facts["criteria"]["shown"][0]
+    tuned = "--shown below --methods ease --trials 1 --out studies --json"
+    (study,) = json.loads(done(f"tune --train {asked} {tuned}")[0])
+    (trial,) = study["trials"]
+    assert trial["value"] == trial["criteria"]["shown"][0]
+    assert study["criterion"]["snips_among"] == "shown"
+    other = asked.replace("shown", "plain")
+    (again,) = json.loads(done(f"tune --train {other} {tuned.replace('studies', 'plain')}")[0])
+    assert again["best"]["value"] != study["best"]["value"]
+    table, _ = done(f"criterion stars.csv --rating stars --threshold 4 --shown below {QUICK}")
+    assert "shown" in table
+
+
+@pytest.mark.data
+def test_ratings_of_a_data_set_can_choose_and_teach_nothing(here, done, data_dir):
+    where = f"--dataset coat --data-dir {data_dir} --json"
+    words = f"tune {where} --criterion shown --trials 1 --out studies"
+    mf, ease = json.loads(done(f"{words} --methods mf,ease --set epochs=1")[0])
+    for study in (mf, ease):
+        assert study["trials"][0]["value"] == study["trials"][0]["criteria"]["shown"][0]
+    assert list(mf["given"]) == ["passed_over"]
+    compared = f"compare {where} --methods mf,ease --seeds 1 --set epochs=1"
+    one, other = (json.loads(done(f"{compared} --criterion {c}")[0]) for c in ("shown", "uniform"))
+    for mine, plain in zip(one["results"], other["results"], strict=True):
+        assert mine["metrics"] == plain["metrics"]  # one epoch, whatever chooses it
+
+
 def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, done, monkeypatch):
     words = "tune --train shop.csv --methods ease,mf --trials 2 --set epochs=2 --out studies --json"
     out, _ = done(f"{words} --criterion popular")

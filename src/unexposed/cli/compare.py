@@ -9,6 +9,7 @@ import typer
 from unexposed.cli import options
 from unexposed.cli.features import with_features
 from unexposed.cli.talking import print_json, progress, say
+from unexposed.cli.tune import disliked_alone
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def compare(
     from unexposed.evaluation.protocols import choice
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.held_out import DEFAULT
+    from unexposed.training.given import Side
 
     later = train is not None and judged is None and split is not None
     by = protocol_named(protocol or _usual(dataset))
@@ -61,6 +63,8 @@ def compare(
         if train or judged or columns.are_given():
             raise InputError("give --dataset, or --train and --judged with their columns, not both")
         splits = _dataset_splits(dataset, by, data_dir, split)
+        if criterion == "shown":
+            side = Side(passed_over=disliked_alone(dataset, data_dir))
     elif train is not None and (judged is not None or later):
         splits, side = _file_splits(train, judged, by, columns, split, files)
     else:

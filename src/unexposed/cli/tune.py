@@ -1,6 +1,7 @@
 """`unexposed tune`: settings chosen on held-out clicks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,6 +88,8 @@ def tune(
         source = dataset or log_called(str(train))
         assigned = options.assignments(settings, engine)
         side = options.with_traffic(side, traffic, clicks, columns)
+        if dataset is not None and criterion == "shown":
+            side = replace(side, passed_over=disliked_alone(dataset, data_dir))
         given: dict[str, Any] = {
             "trials": trials or 40,
             "splits": splits or 1,
@@ -164,7 +167,7 @@ def _tune(
             start=None if start_from is None else study.best_settings(start_from),
             by=criterion or DEFAULT,
             split=split,
-            side=side.only(method.takes | {"traffic"}),
+            side=side.only(method.takes | {"traffic", "passed_over"}),
             say=say,
             **given,
         )

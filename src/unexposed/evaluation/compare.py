@@ -241,8 +241,11 @@ def _run(
 
 
 def check_use(methods: Mapping[str, Recommender], side: Side, say: Callable[[str], None]) -> None:
-    """Refuse inputs that no method here can use; say which methods do without them."""
-    for part in sorted(side.given()):
+    """Refuse inputs that no method here can use; say which methods do without them.
+
+    What was passed over teaches nothing, so no method does without it.
+    """
+    for part in sorted(side.given() - {"passed_over"}):
         without = [label for label, method in methods.items() if part not in method.accepts]
         if len(without) == len(methods):
             raise InputError(f"{', '.join(without)} cannot use {part}: leave it out")
