@@ -224,8 +224,12 @@ def advised() -> str:
     logs = {world: _read(HERE / "advised" / f"{name}.json") for world, name in names.items()}
     (first,) = places("worlds", "amazon_cds-saito-0.5")
     (second,) = places("advised")
+    (third,) = stored.places(HERE / "advised" / "shown.toml")
     by_two = choice.judged(first, second, ("true DCG@3", "by `popular`", "by `wtd`"))
-    return "\n\n".join(markdown(t) for t in (criterion.criteria(logs), by_two))
+    by_shown = choice.judged(second, third, ("true DCG@3", "by `wtd`", "by `shown`"))
+    above = verdict.differences(third, {"MF, by `shown`, less popularity": ("mf", "popularity")})
+    tables = (criterion.criteria(logs), by_two, by_shown, above)
+    return "\n\n".join(map(markdown, tables))
 
 
 def criteria() -> str:
