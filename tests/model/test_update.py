@@ -15,6 +15,7 @@ from unexposed.methods import load
 from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
+from unexposed.ranking.held_out import CRITERIA
 from unexposed.training.given import Side
 
 N_OLD, N_ITEMS = 60, 40
@@ -154,6 +155,22 @@ def test_side_information_must_be_given_again(older, newer):
         model.update(newer)
     updated = model.update(newer, side=Side(exposure=np.full(50, 0.4)), progress=Silent())
     np.testing.assert_allclose(updated.exposure(["u0"], ["i45"]), 0.4)
+
+
+@pytest.mark.parametrize("name", ["mf", "wmf"])  # which learns from impressions, and which does not
+def test_what_the_newer_log_shows_chooses_the_epoch_of_an_update(name, older, newer):
+    shown = Impressions.from_pairs(
+        np.repeat(np.arange(newer.n_users), newer.n_items),
+        np.tile(np.arange(newer.n_items), newer.n_users),
+        user_ids=newer.user_ids,
+        item_ids=newer.item_ids,
+    )
+    model = quick(name).fit(older, progress=Silent())
+    model = replace(model, method=replace(model.method, **CRITERIA["shown"].settings()))
+    with pytest.raises(InputError, match="the criterion shown needs impressions"):
+        model.update(newer, epochs=1)
+    updated = model.update(replace(newer, shown=shown), epochs=1, progress=Silent())
+    assert updated.facts["held_out"] == updated.facts["criteria"]["shown"][:1]
 
 
 def test_the_impressions_of_the_newer_log_are_used_under_their_raw_ids(older, newer, monkeypatch):

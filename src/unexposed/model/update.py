@@ -1,7 +1,7 @@
 """Update a model with newer clicks, which may bring new users and items."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def update(
             )
     older, newer = together(model, clicks)
     given = sorted(side.given() - {"start"})
-    side = _aligned(side, clicks, newer, takes=method.takes)
+    side = _aligned(side, clicks, newer, uses=method.takes | method.accepts)
     seen = older.contain(newer.users, newer.items)
     train, held_out = newer.pick(~seen).hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
     fitted = _shorter(method, epochs).fit(
@@ -74,19 +74,17 @@ def update(
     return replace(fitted, method=model.method, facts=facts)
 
 
-def _aligned(side: Side, clicks: Clicks, newer: Clicks, *, takes: frozenset[str]) -> Side:
+def _aligned(side: Side, clicks: Clicks, newer: Clicks, *, uses: frozenset[str]) -> Side:
     """The inputs with impressions and traffic in the indices of old and new ids together.
 
     A model keeps no row of its older impressions: those of the newer log are used.
     """
-    shown, traffic = side.impressions, side.traffic
-    if shown is None and "impressions" in takes:
-        shown = clicks.shown
-    return replace(
-        side,
-        impressions=None if shown is None else aligned(shown, newer),
-        traffic=None if traffic is None else aligned(traffic, newer),
-    )
+    given: dict[str, Any] = {
+        part: clicks.shown for part in ("impressions", "passed_over") if part in uses
+    }
+    given |= {part: getattr(side, part) for part in side.given() & {*given, "traffic"}}
+    rows = {part: aligned(rows, newer) for part, rows in given.items() if rows is not None}
+    return replace(side, **rows)
 
 
 def _shorter(method: "Recommender", epochs: int | None) -> "Recommender":
