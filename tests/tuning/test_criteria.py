@@ -38,14 +38,14 @@ def test_a_study_judges_every_criterion_in_every_world_and_split(clicks):
     assert found.agreements[found.best].spearman == highest
 
 
-def test_where_it_is_known_what_was_shown_the_criterion_that_asks_for_it_competes(clicks):
-    made = world(150, 40, seed=0)
-    given, own = study(clicks, **TINY, shown=made.disliked(0)), study(made.log(0), **TINY)
+def test_where_it_is_known_what_was_shown_the_criterion_that_asks_for_it_competes():
+    made = world(150, 40, relevance_rate=0.6, seed=0)
+    given, own = study(made.clicks(0), **TINY, shown=made.disliked(0)), study(made.log(0), **TINY)
     for found in (given, own):
         assert list(found.agreements) == list(CRITERIA)
         assert found.document()["criteria"]["shown"]["about"] == CRITERIA["shown"].about
     rates = [run.dials.relevance_rate for run in given.runs]
-    assert rates == pytest.approx([0.2, 0.2], abs=0.1)  # the rate of the world that made the log
+    assert rates == pytest.approx([0.6, 0.6], abs=0.1)  # the rate of the world that made the log
 
 
 def test_the_same_seed_gives_the_same_study_and_another_gives_another(clicks):

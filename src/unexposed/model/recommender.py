@@ -128,9 +128,8 @@ class Recommender(Shown, ABC):
                 told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
             uses = self.accepts & {"impressions", "passed_over"}
             if side.impressions is None and clicks.shown is not None and uses:
-                log = replace(side, impressions=clicks.shown)
-                told |= {"log_impressions": side_fingerprint(log)["impressions"]}
-                side = log if "impressions" in uses else side
+                side = replace(side, impressions=clicks.shown)
+                told |= {"log_impressions": side_fingerprint(side)["impressions"]}
             check_ids(side, clicks)
             if others is None:
                 check_alone(clicks)
