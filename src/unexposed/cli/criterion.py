@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.talking import print_json, progress, say
+from unexposed.cli.talking import print_folded, print_json, progress, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def criterion(
         print_json(study.document())
     else:
         tables.show(_table(study))
-        print(verdict(study))
+        print_folded(verdict(study), indent=0)
     if study.interrupted:
         sys.exit(130)
 
