@@ -224,11 +224,20 @@ def advised() -> str:
     logs = {world: _read(HERE / "advised" / f"{name}.json") for world, name in names.items()}
     (first,) = places("worlds", "amazon_cds-saito-0.5")
     (second,) = places("advised")
-    (third,) = stored.places(HERE / "advised" / "shown.toml")
     by_two = choice.judged(first, second, ("true DCG@3", "by `popular`", "by `wtd`"))
-    by_shown = choice.judged(second, third, ("true DCG@3", "by `wtd`", "by `shown`"))
-    above = verdict.differences(third, {"MF, by `shown`, less popularity": ("mf", "popularity")})
-    tables = (criterion.criteria(logs), by_two, by_shown, above)
+    return "\n\n".join(markdown(t) for t in (criterion.criteria(logs), by_two))
+
+
+def advised_by_shown() -> str:
+    """MF chosen by what was shown, beside the popular order and the choices by clicks alone."""
+    tables = []
+    for place in stored.places(HERE / "advised" / "shown.toml"):
+        generator = place.name.removeprefix("shown-")
+        (by_clicks,) = places("worlds", f"amazon_cds-{generator}-0.5")
+        heads = f"true DCG@3, {place.short}", "by `popular`", "by `shown`"
+        tables.append(choice.judged(by_clicks, place, heads))
+        pair = {"MF, by `shown`, less popularity": ("mf", "popularity")}
+        tables.append(verdict.differences(place, pair))
     return "\n\n".join(map(markdown, tables))
 
 
@@ -326,6 +335,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         partial(section, "worlds", "compare", "worlds-*", "powers-worlds-"),
     ),
     "advised": ("experiments/advised/README.md", advised),
+    "advised by shown": ("experiments/advised/README.md", advised_by_shown),
     "real results": ("experiments/real/README.md", real_traffic),
     "rated results": ("experiments/rated/README.md", rated),
     "tellable": (RESULTS, tellable),
