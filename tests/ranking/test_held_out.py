@@ -18,6 +18,7 @@ from unexposed.ranking.blocks import tie_break
 from unexposed.ranking.held_out import (
     CRITERIA,
     DEFAULT,
+    Criterion,
     as_if_uniform,
     candidate_mass,
     criterion,
@@ -187,6 +188,22 @@ def test_among_shown_items_every_held_out_click_counts_alike(problem):
     assert found.mean() == pytest.approx(np.mean(gains))
     assert len(gains) < len(held_out)  # some users were shown nothing else
     assert len(found) < len(gains)  # some have several
+
+
+def test_pooled_clicks_count_by_their_weights_whoever_made_them(problem):
+    scores, train, held_out = problem
+    by = Criterion("", exponent=1.5, pooled=True)
+    ranking = rank_catalogue(scores, wanted(held_out), train, exponent=1.5)
+    each = replace(  # every click as a user of its own
+        ranking,
+        start=np.arange(len(held_out) + 1),
+        n_candidates=ranking.n_candidates[ranking.users],
+    )
+    gains = metrics.snips_dcg_of_few(each, 3, candidates=10)
+    found = quality_of_users(scores, train, held_out, by)
+    assert found.mean() == pytest.approx(np.average(gains, weights=ranking.weights))
+    usual = quality_of_users(scores, train, held_out, replace(by, pooled=False))
+    assert abs(found.mean() - usual.mean()) > 0.01
 
 
 def test_what_was_passed_over_chooses_the_epoch_and_teaches_nothing(problem):
