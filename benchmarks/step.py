@@ -23,11 +23,12 @@ from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.evaluation.protocols import PROTOCOLS, split_ratings
 from unexposed.maths import exposure
-from unexposed.ranking.held_out import held_out_quality
+from unexposed.ranking.held_out import Criterion, held_out_quality
 from unexposed.sampling.samples import Drawing
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-RATE, DIM, NEGATIVES, EPOCHS, PATIENCE, WINDOW, EXPONENT = 1e-3, 64, 10, 200, 60, 10, 1.5
+RATE, DIM, NEGATIVES, EPOCHS, PATIENCE, WINDOW = 1e-3, 64, 10, 200, 60, 10
+BY = Criterion("", exponent=1.5, k=3, candidates=10)
 BATCH = {"yahoo_r3": 1024, "coat": 128}  # clicks
 POWER = {"yahoo_r3": 0.25, "coat": 0.1}  # of θ in UMF
 
@@ -120,9 +121,7 @@ def trained(clicks: Clicks, held_out: Clicks, theta: Tensor, size: int, step: St
                 lambda u, a=users_, b=items_: a[u] @ b.T,
                 clicks,
                 held_out,
-                exponent=EXPONENT,
-                k=3,
-                candidates=10,
+                BY,
             )
         )
         value = float(np.mean(values[-WINDOW:]))

@@ -63,7 +63,8 @@ def test_candidates_in_proportion_to_popularity_to_the_0_are_uniform_to_the_bit(
         one, other = (metrics.snips_dcg_of_few(r, k, candidates=10) for r in (by_mass, by_rank))
         assert one.tobytes() == other.tobytes()
     usual = float(metrics.snips_dcg_of_few(by_rank, 3, candidates=10).mean())
-    assert held_out_quality(scores, train, held_out, candidates_exponent=0.0) == usual
+    uniform = Criterion("", candidates_exponent=0.0)
+    assert held_out_quality(scores, train, held_out, uniform) == usual
 
 
 @pytest.mark.parametrize("exponent", [0.25, 0.5, 1.0])
@@ -83,18 +84,16 @@ def test_the_quality_is_what_drawing_candidates_by_popularity_gives_on_average(p
         gains.append(np.where(n_above < k, 1 / np.log2(n_above + 2), 0))
     drawn = np.array(gains)  # (held-out clicks, draws)
     by_user = [drawn[held_out.users == user].mean() for user in np.unique(held_out.users)]
+    alike = Criterion("", exponent=-1.0, k=k, candidates=others + 1)
     found = held_out_quality(
         scores,
         train,
         held_out,
-        exponent=-1.0,
-        k=k,
-        candidates=others + 1,
-        candidates_exponent=exponent,
+        replace(alike, candidates_exponent=exponent),
     )
     error = drawn.std() / np.sqrt(drawn.size)
     assert found == pytest.approx(np.mean(by_user), abs=5 * error)
-    uniform = held_out_quality(scores, train, held_out, exponent=-1.0, k=k, candidates=others + 1)
+    uniform = held_out_quality(scores, train, held_out, alike)
     assert abs(found - uniform) > 10 * error  # the test can tell the two apart
 
 
@@ -102,7 +101,9 @@ def test_popular_candidates_are_harder_for_the_popular_list(problem):
     _, train, held_out = problem
     popular = np.tile(train.item_counts.astype(np.float32), (40, 1))
     found = [
-        held_out_quality(lambda u: popular[u], train, held_out, candidates_exponent=e)
+        held_out_quality(
+            lambda u: popular[u], train, held_out, Criterion("", candidates_exponent=e)
+        )
         for e in (0.0, 0.25, 0.5, 1.0)
     ]
     assert found == sorted(found, reverse=True)

@@ -28,7 +28,7 @@ from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
-from unexposed.ranking.held_out import CRITERIA, DEFAULT, held_out_quality
+from unexposed.ranking.held_out import CRITERIA, DEFAULT, Criterion, held_out_quality
 from unexposed.settings import setting
 from unexposed.tuning import search, trial
 from unexposed.tuning.journal import cut_back
@@ -96,7 +96,8 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
 
     def value(exponent):
         row = (1.0 + train.item_counts).astype(np.float32) ** exponent
-        return held_out_quality(lambda u: np.tile(row, (len(u), 1)), train, held_out, **usual)
+        by = Criterion("", **usual)
+        return held_out_quality(lambda u: np.tile(row, (len(u), 1)), train, held_out, by)
 
     for each in document["trials"]:
         assert each["state"] == "complete"

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from unexposed import ranks
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
@@ -24,8 +23,8 @@ from unexposed.ranking.held_out import (
     Criterion,
     Draw,
     K,
+    held_out_quality,
     qualities,
-    quality_of_users,
 )
 from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.sampling.validation import ValidationSet
@@ -106,7 +105,7 @@ class TrainedMethod(Recommender):
 
         def quality(parameters: Parameters) -> float:
             scores = partial(self.scores, parameters, clicks=clicks)
-            return over_ranks.mean(quality_of_users(scores, clicks, held_out, by, side.passed_over))
+            return held_out_quality(scores, clicks, held_out, by, side.passed_over)
 
         chooses = quality if held_out.n_clicks else None
         return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)

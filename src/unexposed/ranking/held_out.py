@@ -81,20 +81,15 @@ def held_out_quality(
     scores: Scores,
     clicks: Clicks,
     held_out: Clicks,
-    *,
-    exponent: float = EXPONENT,
-    k: int | None = K,
-    candidates: int = CANDIDATES,
-    candidates_exponent: float = 0.0,
-    draw: Draw = "all",
+    by: Criterion,
+    others: Impressions | None = None,
 ) -> float:
-    """Estimate DCG@k by SNIPS on held-out clicks, among all items not clicked in training.
+    """Estimate DCG@k by SNIPS on held-out clicks, among the candidates of the criterion.
 
-    With `candidates`, the expected value when each held-out item is ranked among so many items
-    drawn at random, each in proportion to its clicks^`candidates_exponent`.
+    With a number of candidates, the expected value when each held-out item is ranked among so many
+    of them, each drawn in proportion to its clicks^`candidates_exponent`.
     """
-    by = Criterion("", exponent, k or 0, candidates, candidates_exponent, draw)
-    return over_ranks.mean(quality_of_users(scores, clicks, held_out, by))
+    return over_ranks.mean(quality_of_users(scores, clicks, held_out, by, others))
 
 
 def quality_of_users(
