@@ -6,7 +6,7 @@ EXTRAS := tune report export serve sql test lint  # all but scale, whose package
 
 unexport PYTHONDONTWRITEBYTECODE  # packages are installed uncompiled: keep what is compiled when first imported
 
-.PHONY: setup constraints demo test lint docs bench attack reproduce clean
+.PHONY: setup constraints demo test test-slow lint docs bench attack reproduce clean
 
 setup: .venv/ready
 
@@ -25,8 +25,11 @@ constraints:  # exact versions with hashes; needs uv, and WHEELS=folder with the
 demo: setup
 	$(BIN)/unexposed demo
 
-test: setup
-	$(BIN)/python -m pytest
+test: setup  # two processes; ARGS=-k=name chooses
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal $(ARGS)
+
+test-slow: setup  # what needs a server, a browser, a GPU, a small file system or much time
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
