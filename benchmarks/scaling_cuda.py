@@ -38,7 +38,6 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training.plan import Training
 
 SLOWER, APART = 1.05, 1e-4  # what a group of one may cost, and how far float32 may be off
 SIZES = {"small": (20_000, 2_000, 1 << 10), "large": (400_000, 40_000, 1 << 16)}
@@ -170,17 +169,6 @@ def in_turn(
             seconds["no group"].append(timed(run, epochs))
     base = statistics.median(seconds["no group"])
     ratios = {name: statistics.median(each) / base for name, each in seconds.items()}
-    plan = Training(
-        users=log.n_users,
-        items=log.clicks.n_items,
-        clicks=len(log.clicks.users),
-        ranks=N_RANKS,  # one rank would plan none
-        dim=64,
-        batch_size=batch_size,
-        negatives=1,
-        strategy="bilevel" if method == "ubo" else None,
-        engine="cuda",
-    )
     return {
         "batch_size": batch_size,
         "clicks": len(samples),
@@ -192,8 +180,6 @@ def in_turn(
         "exchange_over_none": ratios["exchange"],
         "seconds_more_a_step": (statistics.median(seconds["exchange"]) - base) / STEPS,
         "at_most_five_percent_slower": ratios["group"] <= SLOWER,
-        "planned_bytes_a_step": plan.step_bytes,
-        "planned_marks_a_step": plan.told_bytes,
         **facts,
     }
 
@@ -335,17 +321,6 @@ def sharing_a_card(folder: Path) -> dict[str, Any]:
             "from_one_process": distance(whole, alone),
             "from_reference": distance(whole, truth),
             "one_process_from_reference": distance(alone, truth),
-            "planned_bytes_a_step": Training(
-                users=len(alone["user_factors"]),
-                items=len(alone["item_factors"]),
-                clicks=len(given["samples"]),
-                ranks=N_RANKS,
-                dim=DIM,
-                batch_size=BATCH,
-                negatives=len(given["samples"].items) // len(given["samples"]) - 1,
-                strategy=OBJECTIVES[name].strategy,
-                engine="cuda",
-            ).step_bytes,
             "items_alike": all((parts[0][n] == parts[1][n]).all() for n in shared),
         }
         worst = max(found[name]["from_one_process"], found[name]["from_reference"])
@@ -369,8 +344,7 @@ def main() -> None:
                 f"two ranks, {label:21} {'agree' if of['agrees'] else 'DIFFER'}: "
                 f"{of['from_one_process']:.1e} from one process, "
                 f"{of['from_reference']:.1e} from the reference; "
-                f"{of['bytes_a_step'] / 1e3:,.0f} kB in {of['sums_a_step']:.1f} sums a step "
-                f"(planned: {of['planned_bytes_a_step'] / 1e3:,.0f} kB), "
+                f"{of['bytes_a_step'] / 1e3:,.0f} kB in {of['sums_a_step']:.1f} sums a step, "
                 f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms",
                 flush=True,
             )
@@ -390,8 +364,7 @@ def main() -> None:
                 f"{min(turns):.3f} to {max(turns):.3f} (≤ {SLOWER}: {met}); "
                 f"×{of['exchange_over_none']:.2f} through its exchange, "
                 f"{1e3 * of['seconds_more_a_step']:.2f} ms more a step: "
-                f"{of['bytes_a_step'] / 1e6:,.2f} MB "
-                f"(planned: at most {of['planned_bytes_a_step'] / 1e6:,.2f} MB) in "
+                f"{of['bytes_a_step'] / 1e6:,.2f} MB in "
                 f"{1e3 * of['seconds_of_sums_a_step']:.2f} ms, marks in "
                 f"{1e3 * of['seconds_of_marks_a_step']:.2f} ms",
                 flush=True,

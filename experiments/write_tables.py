@@ -256,12 +256,6 @@ def written(make: Callable[[Any], Table], name: str) -> Callable[[], str]:
     return lambda: markdown(make(result(name)))
 
 
-def with_speeds(make: Callable[[scaling.Speeds], Table]) -> Callable[[], str]:
-    """A table of the paper model, made with the measured speeds of engines and ranks."""
-    measured = ("engine_cuda", "engine_cpu", "scaling_cuda")
-    return lambda: markdown(make(scaling.speeds(*map(result, measured))))
-
-
 def of_shown(make: Callable[[Sequence[Place]], Table]) -> Callable[[], str]:
     """A table made from the shops that say what was shown."""
     return lambda: markdown(make(places("shown")))
@@ -298,7 +292,7 @@ PROTOCOL = {
     "UBO less MF": ("ubo", "mf"),
 }
 CPU, GPU = "docs/speed.md", "docs/gpu.md"
-SCALING, RANKS = "docs/scaling_model.md", "docs/scaling_measured.md"
+RANKS = "docs/scaling_measured.md"
 READ_BY_CLICKS = {
     "mf": "MF",
     "umf-true": "UMF, true exposure",
@@ -314,9 +308,6 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "card table": (GPU, written(benchmarks.card, "engine_cuda")),
     "ranks on cores table": (RANKS, written(scaling.on_cores, "scaling")),
     "whole log table": (RANKS, written(scaling.whole_log, "divided_log")),
-    "scaling memory table": (SCALING, lambda: markdown(scaling.memory())),
-    "exchange table": (SCALING, with_speeds(scaling.exchange)),
-    "rotating table": (SCALING, with_speeds(scaling.rotating)),
     "ranks on a card table": (RANKS, written(scaling.on_a_card, "scaling_cuda")),
     "sharing a card table": (RANKS, written(scaling.sharing_a_card, "scaling_cuda")),
     "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),

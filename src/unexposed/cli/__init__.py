@@ -24,7 +24,6 @@ from unexposed.cli import (
     fit,
     methods,
     metrics,
-    plan,
     protocols,
     recommend,
     report,
@@ -52,7 +51,7 @@ COMMANDS = (  # in the order of the help
     *(serve.serve, update.update, evaluate.evaluate, compare.compare, criterion.criterion),
     *(tune.tune, run.run, report.report),
     *(methods.methods, protocols.protocols, metrics.metrics),
-    *(simulate.simulate, export.export, plan.plan, doctor.doctor),
+    *(simulate.simulate, export.export, doctor.doctor),
 )
 for command in COMMANDS:
     app.command()(command)
