@@ -20,6 +20,7 @@ _HOME = {
     "Traffic": "data.shown",
     "split": "data.split",
     "InputError": "errors",
+    "Interrupted": "errors",
     "LogWarning": "errors",
     "PROTOCOLS": "evaluation.protocols",
     "describe": "evaluation.describe",
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.simulate import world
     from unexposed.data.split import split
-    from unexposed.errors import InputError, LogWarning
+    from unexposed.errors import InputError, Interrupted, LogWarning
     from unexposed.evaluation.compare import Comparison
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import PROTOCOLS

@@ -36,8 +36,8 @@ class Card:
     note: str = ""
 
 
-class Shown:
-    """An object that has a card."""
+class HasCard:
+    """An object that shows a card in a notebook."""
 
     def card(self) -> Card:
         """What a notebook shows of this object."""
@@ -45,6 +45,9 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return html(self.card())
+
+
+Shown = HasCard  # until every room says HasCard
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -14,6 +15,14 @@ class InputError(ValueError):
     """A mistake in the input; its text is shown to the user unchanged."""
 
     shown_elsewhere = False  # by another process of the same training
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during long work; `result` is what was finished before, None if there is nothing."""
+
+    def __init__(self, result: Any = None) -> None:
+        super().__init__("interrupted")
+        self.result = result
 
 
 class LogWarning(UserWarning):

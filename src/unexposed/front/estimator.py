@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import match
 from unexposed.data.read import read_log
@@ -19,7 +19,7 @@ from unexposed.model.recommender import Recommender
 NESTED = "method__"  # scikit-learn's prefix of the settings of `method`
 
 
-class Estimator(Shown):
+class Estimator(HasCard):
     """A method that scikit-learn can clone, search and cross-validate; `fit` keeps the model.
 
     X holds the clicks of a log, one in each row: a frame (of `clicks.frame()`, for example), an

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Indices, Judgements
 from unexposed.data.frames import Library, as_frame
 from unexposed.data.ids import column
@@ -32,7 +32,7 @@ GAIN = (RIVAL, "difference", "difference_low", "difference_high", "p_value")  # 
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Shown):
+class Evaluation(HasCard):
     """How well a model ranks judged pairs: one value per user for every metric."""
 
     model: Model

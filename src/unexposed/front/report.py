@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.errors import InputError, as_path
 from unexposed.evaluation.protocols import DEFAULT, Protocol
 from unexposed.front.given import Columns, as_judged, as_model, as_protocol
@@ -14,7 +14,7 @@ from unexposed.report import experiments, pages
 
 
 @dataclass(frozen=True, eq=False)
-class Page(Shown):
+class Page(HasCard):
     """A page that was written, and everything on it as plain data."""
 
     path: Path

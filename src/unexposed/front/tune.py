@@ -10,7 +10,7 @@ import polars as pl
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.cards import Card, Curve, Shown, text
+from unexposed.cards import Card, Curve, HasCard, text
 from unexposed.data.frames import Library, as_frame
 from unexposed.errors import InputError, as_path
 from unexposed.front.given import Columns, as_clicks, as_methods
@@ -21,7 +21,7 @@ from unexposed.tuning.dissent import dissent
 
 
 @dataclass(frozen=True, eq=False)
-class Study(Shown):
+class Study(HasCard):
     """The trials of a search for settings, and the best of them."""
 
     start: Recommender  # the method as it was given
