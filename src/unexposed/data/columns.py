@@ -1,13 +1,66 @@
 """Which column of a table is taken for what: the one given, or one recognised by its name."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field, fields
 from itertools import combinations
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
-from unexposed.data.delimited import Text
-from unexposed.data.sources import Table
 from unexposed.errors import InputError, did_you_mean, plain
+
+if TYPE_CHECKING:
+    from unexposed.data.sources import Table
+
+
+def _column(about: str) -> Any:
+    return field(default=None, metadata={"help": about})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a caller says of a log: the names of its columns, and which rows are clicks.
+
+    None leaves a column to its usual `NAMES`, and "" says that the log has no such column. The
+    fields are the keywords of `read_log`, and with `help` in their metadata also the options of
+    commands and the keys of files, so no other list of them is needed:
+
+        for f in fields(Columns): option(f.name, help=f.metadata["help"])
+        read_log(path, **columns.of_log())
+        read_judged(path, clicks, **columns.of_judged())     # the fields named in JUDGED
+        read_pairs(path, **columns.of_pairs())               # those named in PAIR
+    """
+
+    user: str | None = _column("Column of user ids.")
+    item: str | None = _column("Column of item ids.")
+    rating: str | None = _column("Column of ratings.")
+    threshold: float | None = _column("A rating of at least this is a click. (default: 4)")
+    delimiter: str | None = _column("What separates columns in a text file.")
+    click: str | Iterable[str] | None = _column("Column of 0 and 1, or the events that are clicks.")
+    shown: str | Iterable[str] | None = _column(
+        "Events of an item that was shown, such as view,impression; below: ratings below the "
+        "threshold."
+    )
+    event: str | None = _column("Column of events.")
+    count: str | None = _column("Column of how often, such as plays.")
+    time: str | None = _column("Column of times.")
+    propensity: str | None = _column("Column of the logged chance that the item was shown.")
+    query: str | None = _column("SQL for a log in a database: sqlite:///shop.db, postgresql://…")
+
+    def of_log(self) -> dict[str, Any]:
+        """Keywords for `read_log`."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def of_judged(self) -> dict[str, Any]:
+        """Keywords for `read_judged` and `read_traffic`."""
+        return {name: getattr(self, name) for name in JUDGED}
+
+    def of_pairs(self) -> dict[str, Any]:
+        """Keywords for `read_pairs`."""
+        return {name: getattr(self, name) for name in PAIR}
+
+
+PAIR = ("user", "item", "delimiter")  # the fields of Columns that a table of pairs needs
+JUDGED = ("user", "item", "rating", "threshold", "delimiter")  # and judged pairs
 
 # What a column may be called, best first: lower case, without "_", "-" and spaces.
 NAMES = {
@@ -30,7 +83,7 @@ NAMES = {
 
 
 def named(
-    table: Table,
+    table: "Table",
     role: str,
     given: str | None,
     *,
@@ -55,10 +108,10 @@ def named(
     raise no_column(table, role, given)
 
 
-def no_column(table: Table, role: str, given: str | None) -> InputError:
+def no_column(table: "Table", role: str, given: str | None) -> InputError:
     near = plain(did_you_mean(given or role, table.columns), 200)
     what = f"{role} column" if given is None else f"column {given!r}"
-    header = " in its header" if isinstance(table, Text) else ""
+    header = " in its header" if table.has_header else ""
     cure = f"{role}= (--{role})"
     if role == "relevance":
         cure = (
@@ -79,13 +132,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
+def pair_names(table: "Table", user: str | None, item: str | None) -> list[str]:
     names = [named(table, "user", user), named(table, "item", item)]
     refuse_twice(table, {"user": names[0], "item": names[1]})
     return cast(list[str], names)
 
 
-def title_names(table: Table, item: str | None, title: str | None) -> list[str]:
+def title_names(table: "Table", item: str | None, title: str | None) -> list[str]:
     """The columns of ids and of titles in a table that names items.
 
     `item` may be the name in another table, a log or judged pairs, and `title` is often the only
@@ -101,7 +154,7 @@ def title_names(table: Table, item: str | None, title: str | None) -> list[str]:
     return [ids or others[0], texts]
 
 
-def refuse_twice(table: Table, names: dict[str, str | None]) -> None:
+def refuse_twice(table: "Table", names: dict[str, str | None]) -> None:
     for (role, name), (other, same) in combinations(names.items(), 2):
         if name == same:
             raise InputError(

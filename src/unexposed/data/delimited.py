@@ -44,6 +44,8 @@ class Text:
         if self._look.quotes or self._look.lone_returns:
             self._check_records()
 
+    has_header = True
+
     def parts(self) -> Iterator["Text"]:
         yield self
 

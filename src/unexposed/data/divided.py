@@ -15,12 +15,13 @@ from typing import Any
 from unexposed.data import database
 from unexposed.data.about import About, summary
 from unexposed.data.clicks import Clicks
+from unexposed.data.columns import Columns
 from unexposed.data.encode import joint_kind
 from unexposed.data.logged import check_log, clicks_of_blocks
 from unexposed.data.numbering import places_among_all
 from unexposed.data.parts import Part as FileOfLog
 from unexposed.data.parts import Parts, hive_columns
-from unexposed.data.plan import Asked, Plan, plan_of
+from unexposed.data.plan import Plan, plan_of
 from unexposed.data.rows import Part, about, check_room, read_part
 from unexposed.data.share import counted
 from unexposed.data.shuffle import Shuffle
@@ -53,7 +54,7 @@ def divides(source: Any) -> bool:
 
 
 def read_divided(
-    source: Any, asked: Asked, *, delimiter: str | None = None, any_size: bool = False
+    source: Any, asked: Columns, *, delimiter: str | None = None, any_size: bool = False
 ) -> Clicks:
     """This rank's own part of the clicks of a log; every rank calls it, in their process group."""
     with together() as ranks:
@@ -82,7 +83,7 @@ def dealt(sizes: Sequence[int], n_ranks: int) -> list[list[int]]:
     return [sorted(files) for files in found]
 
 
-def _listing(source: Any, asked: Asked, delimiter: str | None, n_ranks: int) -> Listing:
+def _listing(source: Any, asked: Columns, delimiter: str | None, n_ranks: int) -> Listing:
     with opened(source, delimiter) as table:
         plan = plan_of(table, asked)
         paths: list[Path]

@@ -43,6 +43,8 @@ class JsonLines:
                 found.append(_typed([row.get(name) for row in block]))
         return [_joined(found) for found in blocks]
 
+    has_header = False
+
     def parts(self) -> Iterator["JsonLines"]:
         yield self
 

@@ -107,6 +107,8 @@ class Parquet:
         frame = pl.scan_parquet(self.path.absolute(), glob=False, hive_partitioning=False)
         return list(frame.select([pl.nth(n) for n in places]).collect().get_columns())
 
+    has_header = False
+
     def parts(self) -> Iterator["Parquet"]:
         yield self
 

@@ -62,6 +62,8 @@ class Part:
         n = len(next(iter(taken.values())))
         return [taken[name] if name in own else _constant(self.hive[name], n) for name in names]
 
+    has_header = False
+
     def parts(self) -> Iterator["Part"]:
         yield self
 
@@ -83,6 +85,8 @@ class Parts:
         first = next(self.parts())
         self.first, self.columns = first.name, first.columns
         self._spelled = {name for name in first.columns if first.spells(name)}
+
+    has_header = False
 
     def parts(self) -> Iterator[Part]:
         for path in self.paths:

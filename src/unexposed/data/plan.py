@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from unexposed.data.columns import named, no_column, pair_names, refuse_twice
+from unexposed.data.columns import Columns, named, no_column, pair_names, refuse_twice
 from unexposed.data.sources import Table
 from unexposed.data.values import limit_of, texts
 from unexposed.errors import InputError, did_you_mean, plain
@@ -15,22 +15,6 @@ SEVERAL = "--click purchase --shown view,impression"
 FEW = 10  # values of an event column that a sentence lists
 BELOW = "below"  # shown=below: a rating below the threshold is an impression
 RULES = ("rating", "click", "event")  # columns that tell clicks from other rows; at most one
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the caller says of the columns: None leaves it to their names, "" takes none."""
-
-    user: str | None = None
-    item: str | None = None
-    rating: str | None = None
-    threshold: float | None = None
-    click: str | Iterable[str] | None = None  # a column, or values of the event column
-    shown: str | Iterable[str] | None = None  # values of the event column, or BELOW
-    event: str | None = None
-    count: str | None = None
-    time: str | None = None
-    propensity: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +46,7 @@ class Plan:
         return "every row is a click"
 
 
-def plan_of(table: Table, asked: Asked) -> Plan:
+def plan_of(table: Table, asked: Columns) -> Plan:
     """The plan for a table; refused where it would be a guess."""
     limit = limit_of(asked.threshold)
     user, item = pair_names(table, asked.user, asked.item)
@@ -87,7 +71,7 @@ def plan_of(table: Table, asked: Asked) -> Plan:
     )
 
 
-def _rule(table: Table, asked: Asked, pair: dict[str, str]) -> Plan:
+def _rule(table: Table, asked: Columns, pair: dict[str, str]) -> Plan:
     """What tells clicks from other rows: a rating, a click column, an event column or nothing."""
     below = asked.shown == BELOW and not asked.click and not asked.event
     by_rating = bool(asked.rating) or asked.threshold is not None or below
@@ -128,7 +112,7 @@ def _rule(table: Table, asked: Asked, pair: dict[str, str]) -> Plan:
     return Plan({} if rating is None else {"rating": rating})
 
 
-def _by_event(table: Table, asked: Asked, event: str | None) -> Plan:
+def _by_event(table: Table, asked: Columns, event: str | None) -> Plan:
     clicks, shown = values_of(asked.click), values_of(asked.shown)
     if not clicks:
         raise InputError("shown= (--shown) needs click= (--click): which events are clicks?")
@@ -193,7 +177,7 @@ def _text(given: object) -> str | None:
     return given if isinstance(given, str) else None
 
 
-def _unused(table: Table, asked: Asked, columns: dict[str, str]) -> tuple[str, ...]:
+def _unused(table: Table, asked: Columns, columns: dict[str, str]) -> tuple[str, ...]:
     """Columns that might have told clicks from other rows, and did not."""
     found = [
         named(table, role, None, needed=False, taken=set(columns.values()))

@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Read
-from unexposed.data.columns import named, pair_names, refuse_twice, title_names
+from unexposed.data.columns import Columns, named, pair_names, refuse_twice, title_names
 from unexposed.data.delimited import Column, check_text, text_lines
 from unexposed.data.divided import divides, read_divided
 from unexposed.data.encode import encode, encode_pairs
 from unexposed.data.ids import Ids, match
 from unexposed.data.logged import check_log, clicks_of
 from unexposed.data.matrices import clicks_of_matrix, columns_of_matrix
-from unexposed.data.plan import Asked, plan_of
+from unexposed.data.plan import plan_of
 from unexposed.data.rows import join, read_part
 from unexposed.data.sources import Table, existing, opened, refusing
 from unexposed.data.values import binary, limit_of, rated
@@ -63,7 +63,9 @@ def read_log(
     In a process group of torch.distributed all ranks call this with the same arguments: they read
     files together, and each returns the clicks of its own users, with their share of the log.
     """
-    asked = Asked(user, item, rating, threshold, click, shown, event, count, time, propensity)
+    asked = Columns(
+        user, item, rating, threshold, delimiter, click, shown, event, count, time, propensity
+    )
     if sp.issparse(source):
         limit_of(threshold)
         clicks = clicks_of_matrix(source, threshold)

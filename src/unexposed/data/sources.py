@@ -43,6 +43,8 @@ class Frame:
     columns: list[str]
     take: Callable[[list[str]], list[Column]]
 
+    has_header = False
+
     def parts(self) -> Iterator["Frame"]:
         yield self
 
