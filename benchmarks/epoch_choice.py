@@ -26,7 +26,7 @@ from unexposed.evaluation.truth import by_truth
 from unexposed.experiments.data import open_data
 from unexposed.methods import make
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 from unexposed.tuning.criteria import HELD_OUT
 from unexposed.tuning.study import best_settings
 

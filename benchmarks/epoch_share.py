@@ -28,7 +28,7 @@ from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.methods import make
 from unexposed.methods.composed import ComposedMethod
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 N_USERS, N_ITEMS, N_CLICKS = 15_400, 1_000, 125_077  # Yahoo!R3; a tenth of the clicks is held out
 METHODS = ("mf", "ubo")

@@ -36,7 +36,7 @@ from unexposed.maths.losses import low_variance_gradient
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Drawing, SampledPairs
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 Array = NDArray[np.float64]
 WAYS: dict[str, Drawing] = {

@@ -18,7 +18,7 @@ from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
 from unexposed.ranking import blocks
 from unexposed.settings import known
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 ON_CLOCK = ["ubo with items", "ubo with an exponent"]
 

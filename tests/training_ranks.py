@@ -31,7 +31,7 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling import validation
 from unexposed.training import clock
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 SETTINGS = {
     "dim": 4,

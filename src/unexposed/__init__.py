@@ -48,7 +48,7 @@ _HOME = {
     "read_traffic": "data.read_traffic",
     "Model": "model.model",
     "Recommender": "model.recommender",
-    "Side": "training.given",
+    "Side": "training.side",
     "Rules": "model.filters",
     "load": "methods",
     "load_partitions": "methods",
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
     from unexposed.ranking.held_out import CRITERIA
     from unexposed.ranking.metrics import METRICS
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 
 def __getattr__(name: str) -> Any:

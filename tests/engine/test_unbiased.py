@@ -17,7 +17,7 @@ from unexposed.maths.losses import LOSSES
 from unexposed.methods import make
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Drawing, Samples
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 # exposure follows a long tail drawn at random: it is unrelated to relevance
 WORLD = world(

@@ -17,7 +17,7 @@ from unexposed.experiments.data import open_data
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 from unexposed.tuning.search import tune
 
 BY = PROTOCOLS["ubo-ijcai22"]

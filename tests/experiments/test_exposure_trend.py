@@ -14,7 +14,7 @@ from unexposed.methods import make
 from unexposed.methods.umf import UMF
 from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 QUICK = {"epochs": 3, "dim": 6, "patience": 0, "refit": False}
 WATCHED = {

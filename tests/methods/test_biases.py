@@ -15,7 +15,7 @@ from unexposed.methods import load, make
 from unexposed.model.export import export_model
 from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 N_USERS, N_ITEMS = 300, 100
 USERS = np.arange(N_USERS, dtype=np.int32)

@@ -16,7 +16,7 @@ from unexposed.methods import make
 from unexposed.model.fold_in import known_clicks
 from unexposed.model.model import Model
 from unexposed.progress import Silent
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 pytestmark = pytest.mark.data
 SEEDS = (0,)  # of the items removed

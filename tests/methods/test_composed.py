@@ -10,7 +10,7 @@ from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.known import Told
 from unexposed.methods.shared_settings import PairSettings
 from unexposed.model import fold_in
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
 PAIRWISE = [name for name in COMPOSED if not issubclass(METHODS[name], PairSettings)]

@@ -10,7 +10,7 @@ from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.methods import make
 from unexposed.methods.ease import MOST_ITEMS
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 
 @pytest.fixture(scope="module")

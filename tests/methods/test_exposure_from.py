@@ -22,7 +22,7 @@ from unexposed.methods.known import Known, Told, share_shown
 from unexposed.methods.shared_settings import PopularitySettings
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Drawing
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 LOG = shown_log()
 EXPOSED = [n for n in COMPOSED if issubclass(METHODS[n], PopularitySettings)]

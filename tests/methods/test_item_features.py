@@ -14,7 +14,7 @@ from unexposed.model.fold_in import of_part, solve
 from unexposed.model.model import Model
 from unexposed.progress import Progress, Silent
 from unexposed.training.clock import ExposureClock
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 NEW = [f"new {n}" for n in range(6)]  # even ones for even users, odd ones for odd users
 VARIANTS = [*COMPOSED, "mf with biases", "bpr with biases", "ubo with items"]

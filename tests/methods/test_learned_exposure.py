@@ -26,7 +26,7 @@ from unexposed.methods.ubo import UBO
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 SETTINGS = {
     "exposure_model": "items",

@@ -18,9 +18,8 @@ from unexposed.methods.ubo import UBO
 from unexposed.progress import Silent
 from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training.apart import aligned, shares
 from unexposed.training.checkpoint import side_fingerprint
-from unexposed.training.given import Side
+from unexposed.training.side import Side, aligned, shares
 
 LOG = shown_log()
 CLICKS = replace(LOG.clicks, shown=None)

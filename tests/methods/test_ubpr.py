@@ -7,7 +7,7 @@ import pytest
 
 from small import BRIEF, make_with
 from unexposed.errors import InputError
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 
 def test_the_weights_of_the_paper_have_the_expectation_of_the_ideal_ones():

@@ -21,7 +21,7 @@ from unexposed.model.fold_in import SEED, solve
 from unexposed.progress import Silent
 from unexposed.sampling.chances import EVEN
 from unexposed.sampling.samples import Drawing, Samples
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 LEARNING = [name for name in FOLDING if name in PERSONAL]
 

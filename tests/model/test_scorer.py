@@ -10,7 +10,7 @@ from small import WITH_SCORER, fitted, quick
 from unexposed.errors import InputError
 from unexposed.model import scorer
 from unexposed.model.export import export_model
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 USERS = np.array([3, 0, 3], dtype=np.int64)
 ITEMS = np.array([[0, 1, 2, 59], [5, 5, 5, 5], [9, 8, 7, 6]], dtype=np.int64)

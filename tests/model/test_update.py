@@ -16,7 +16,7 @@ from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
 from unexposed.ranking.held_out import CRITERIA
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 N_OLD, N_ITEMS = 60, 40
 

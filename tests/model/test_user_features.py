@@ -16,7 +16,7 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.ranking import blocks
 from unexposed.sampling.samples import Drawing
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 SETTINGS = {"epochs": 10, "exposure_learning_rate": 0.02, "refit": False}
 

@@ -28,7 +28,7 @@ from unexposed.ranking.held_out import (
     quality_of_users,
 )
 from unexposed.ranking.rank import rank_catalogue
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 
 @pytest.fixture(scope="module")

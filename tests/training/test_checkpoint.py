@@ -22,7 +22,7 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent, Tick
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training import checkpoint
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 QUICK = BRIEF | {"negatives": 2, "snips_window": 2, "exposure_learning_rate": 0.01}
 

@@ -19,7 +19,7 @@ from unexposed.progress import Silent
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training import clock as clock_module
 from unexposed.training.clock import ExposureClock
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 N_USERS, N_ITEMS, DIM = 24, 6, 3
 RATE = 0.1

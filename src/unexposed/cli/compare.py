@@ -15,7 +15,7 @@ from unexposed.errors import InputError
 if TYPE_CHECKING:
     from unexposed.evaluation.compare import Splits
     from unexposed.evaluation.protocols import Protocol
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 
 @options.with_columns
@@ -51,7 +51,7 @@ def compare(
     from unexposed.evaluation.protocols import choice
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.held_out import DEFAULT
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
     later = train is not None and judged is None and split is not None
     by = protocol_named(protocol or _usual(dataset))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
     from unexposed.data.features import Features, Role
     from unexposed.model.model import Model
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 
 def with_features(
@@ -28,7 +28,7 @@ def with_features(
     """
     from unexposed.data.features import with_items
     from unexposed.model.update import together
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
     like = clicks if model is None else together(model, clicks)[1]
     of_users = None if users is None else read(users, like, columns, "user", model)

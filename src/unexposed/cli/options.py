@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
 MethodNames = Annotated[
@@ -130,7 +130,7 @@ def with_traffic(
     """Inputs of a training beside the clicks, with the random traffic of this file."""
     from unexposed.cli.talking import say
     from unexposed.data.read_traffic import read_traffic
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
     side = side or Side()
     if traffic is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unexposed.data.ratings import Ratings
     from unexposed.data.shown import Impressions
     from unexposed.experiments.studies import Plan
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 
 @options.with_columns

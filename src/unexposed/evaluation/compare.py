@@ -24,7 +24,7 @@ from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import criterion as criterion_named
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 Splits = Callable[[int], Split]  # seed → split
 

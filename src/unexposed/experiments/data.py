@@ -16,7 +16,7 @@ from unexposed.experiments import guides
 from unexposed.experiments.oracles import ORACLES
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import check_keys
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 SOURCES: dict[str, dict[str, type]] = {  # key that names the source → keys allowed with it
     "dataset": {"dataset": str, "traffic": float},

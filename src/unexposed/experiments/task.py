@@ -10,7 +10,7 @@ from unexposed.experiments.data import Data
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Silent
 from unexposed.ranking.held_out import DEFAULT
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from unexposed.sampling import samples as sampling
 from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 
 @dataclass(frozen=True)

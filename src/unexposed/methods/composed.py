@@ -38,7 +38,7 @@ from unexposed.settings import setting
 from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
 from unexposed.training.clock import ExposureClock
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 TrafficUse = Literal["training", "none"]
 STEP = 2  # raised when a step computes something else: older results no longer count

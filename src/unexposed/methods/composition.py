@@ -10,7 +10,7 @@ from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct, Relevance, WithFeatures
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock
 from unexposed.sampling.samples import Drawing
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 from unexposed.training.strategy import ExposureLearning
 
 BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users

@@ -22,7 +22,7 @@ from unexposed.ranking.held_out import CRITERIA, DEFAULT
 from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.settings import setting
 from unexposed.training.checkpoint import Checkpoint
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 MOST_ITEMS = 20_000  # items × items numbers are held: 3.2 GB in float64
 FEW_ITEMS = 3_000  # a second solution, without the held-out clicks, takes about a second

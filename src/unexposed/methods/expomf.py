@@ -18,7 +18,7 @@ from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
 from unexposed.training import loop as training
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from unexposed.maths import exposure, item_level
 from unexposed.maths.relevance import normal
 from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 USER_FEATURES = "exposure_feature_weight"  # W of e_u = F_uᵀW, a parameter of the model
 _FIRST = np.zeros(1, dtype=np.int32)

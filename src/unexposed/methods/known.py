@@ -22,8 +22,7 @@ from unexposed.maths import attention
 from unexposed.maths.exposure import Table
 from unexposed.sampling.marking import Marking
 from unexposed.sampling.marks import PairTable
-from unexposed.training.apart import without_traffic
-from unexposed.training.given import Side
+from unexposed.training.side import Side, without_traffic
 
 ExposureFrom = Literal["auto", "modelled", "shown", "logged"]
 Counts = Literal["ignored", "linear", "logarithmic"]

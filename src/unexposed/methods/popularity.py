@@ -13,7 +13,7 @@ from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import Checkpoint
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
 from unexposed.training import loop as training
-from unexposed.training.apart import shares
 from unexposed.training.checkpoint import Checkpoint
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side, shares
 
 NOTHING = Side()  # given beside the clicks
 

@@ -15,8 +15,8 @@ from unexposed.methods.shared_settings import PairSettings, PopularitySettings
 from unexposed.methods.trained import NOTHING
 from unexposed.sampling import validation
 from unexposed.settings import setting
-from unexposed.training.given import Parameters, Side
 from unexposed.training.loop import Loop
+from unexposed.training.side import Parameters, Side
 from unexposed.training.strategy import ExposureLearning, Guide
 
 

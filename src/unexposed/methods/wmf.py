@@ -15,7 +15,7 @@ from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.settings import setting
 from unexposed.training import loop as training
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from unexposed.model.filters import entries
 from unexposed.model.fold_in_kernel import learn_users
 from unexposed.sampling.chances import EVEN, Chances
 from unexposed.sampling.samples import Drawing
-from unexposed.training.given import rows_of
+from unexposed.training.side import feature_rows
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
@@ -128,7 +128,7 @@ def features_of(
     clicks: Clicks, given: Ids, features: Features | NDArray[Any] | None
 ) -> Array | None:
     """The features of the users of these clicks, who are some of those given."""
-    rows = rows_of(features, given, "user")
+    rows = feature_rows(features, given, "user")
     return None if rows is None else rows[given.index(clicks.user_ids.values)]
 
 

@@ -22,7 +22,7 @@ from unexposed.model.partitions import Partitions
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import MODEL
 from unexposed.training.checkpoint import differences, fingerprint, side_fingerprint
-from unexposed.training.given import HELD_OUT_FRACTION, Side
+from unexposed.training.side import HELD_OUT_FRACTION, Side
 
 Make = Callable[..., Recommender]  # `methods.make`
 MOST_USERS = 2**31 - 1  # their indices are int32

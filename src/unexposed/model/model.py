@@ -24,7 +24,7 @@ from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
 from unexposed.ranking.verdict import Verdict, each_of_facts, joined
 from unexposed.settings import changed
 from unexposed.training.checkpoint import remove
-from unexposed.training.given import Parameters, Side
+from unexposed.training.side import Parameters, Side
 
 if TYPE_CHECKING:
     import polars as pl

@@ -20,11 +20,10 @@ from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
 from unexposed.ranking.held_out import passed_over
 from unexposed.ranking.verdict import NO_RIVALS, Rivals
-from unexposed.training.apart import check_ids, without_held_out, without_traffic
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.divided import check_alone, divided
-from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
 from unexposed.training.loop import INTERRUPTED
+from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
 
 
 class Vectors(NamedTuple):
@@ -130,7 +129,7 @@ class Recommender(Shown, ABC):
             if side.impressions is None and clicks.shown is not None and uses:
                 side = replace(side, impressions=clicks.shown)
                 told |= {"log_impressions": side_fingerprint(side)["impressions"]}
-            check_ids(side, clicks)
+            side.check_ids(clicks)
             if others is None:
                 check_alone(clicks)
             else:
@@ -145,7 +144,7 @@ class Recommender(Shown, ABC):
             if others is None:
                 shows = side.passed_over or side.impressions or clicks.shown
                 side = replace(side, passed_over=passed_over(shows, clicks, held_out))
-            side = without_held_out(side, clicks, held_out)
+            side = side.without_held_out(clicks, held_out)
             held_out = without_traffic(held_out, side.traffic)  # training may know those labels
             kept, folder = None, None if checkpoint is None else Path(checkpoint)
             if folder is not None:

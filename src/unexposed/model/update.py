@@ -11,8 +11,7 @@ from unexposed.data.ids import Ids, joined, match
 from unexposed.errors import InputError
 from unexposed.model.fold_in import epochs_of, user_rows
 from unexposed.settings import known, values
-from unexposed.training.apart import aligned
-from unexposed.training.given import HELD_OUT_FRACTION, Parameters, Side
+from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, aligned
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model

@@ -31,7 +31,7 @@ from unexposed.version import __version__
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
     from unexposed.progress import Progress
-    from unexposed.training.given import Side
+    from unexposed.training.side import Side
 
 CHECKPOINT = archive.Kind(
     "checkpoint",

@@ -13,7 +13,7 @@ from unexposed.data.share import Share, cut
 from unexposed.errors import InputError
 from unexposed.ranks import Ranks
 from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender

@@ -14,7 +14,7 @@ from unexposed.files import archive
 from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
 from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
-from unexposed.training.given import Parameters
+from unexposed.training.side import Parameters
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
 

@@ -16,7 +16,7 @@ from unexposed.errors import InputError
 from unexposed.files.whole import write_whole
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 from unexposed.tuning.journal import cut_back
 from unexposed.tuning.study import about_task, begin, complete, document, finished, opened
 from unexposed.tuning.trial import TRAFFIC, load_optuna, worth

@@ -23,7 +23,7 @@ from unexposed.ranking.held_out import (
     qualities,
     quality_of_users,
 )
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 TRAFFIC = "traffic"  # in place of a criterion on held-out clicks
 REPORTS = 5  # epochs between two reports to the pruner

@@ -20,7 +20,7 @@ from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
 from unexposed.ranking.blocks import Scores, blocks
 from unexposed.settings import known
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 OPTIONS = {"iterations": int}
 

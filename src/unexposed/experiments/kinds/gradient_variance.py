@@ -30,7 +30,7 @@ from unexposed.maths import losses
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
 from unexposed.ranking.blocks import parts
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 Array = NDArray[np.float64]
 Formula = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -16,7 +16,7 @@ from unexposed.experiments.task import Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
-from unexposed.training.given import Side
+from unexposed.training.side import Side
 
 
 def body(task: Task) -> dict[str, Any]:
