@@ -29,7 +29,8 @@ Written from the code by `docs/make_reference.py`, as part of `make docs`.
 TOPICS = {
     "Data": "Clicks Impressions Judgements Ratings Traffic",
     "Inputs": "Features Side Split split with_items world",
-    "Reading": "read_features read_judged read_log read_pairs read_traffic LogWarning InputError",
+    "Reading": "read_features read_judged read_log read_pairs read_traffic"
+    " LogWarning InputError Interrupted",
     "Training": "make Recommender Estimator tune Study",
     "Models": "Model load load_partitions Rules export_model",
     "Evaluating": "compare Comparison describe evaluate Evaluation report Page",

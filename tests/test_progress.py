@@ -1,12 +1,14 @@
 """The progress bar at a terminal: the time left, on one line whatever the width."""
 
 import sys
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 
 from terminal import Seen, terminal
-from unexposed.progress import Bar, Tick
+from unexposed import progress as show
+from unexposed.progress import Bar, Lines, Silent, Tick
 
 
 def ten_seconds(width: int, label: str, monkeypatch) -> Seen:
@@ -38,3 +40,13 @@ def test_a_bar_shows_the_time_left_and_cuts_nothing_but_its_label(width, label, 
     assert "10/40" in last
     assert last.endswith("00:30 left")
     assert ("held-out 0.2500" in last, "best epoch 10" in last) == (True, width == 120)
+
+
+def test_a_notebook_without_widgets_has_lines_and_a_plain_script_nothing(monkeypatch):
+    for module in (None, SimpleNamespace(), SimpleNamespace(get_ipython=lambda: None)):
+        monkeypatch.setitem(sys.modules, "IPython", module)
+        assert type(show.on_terminal(otherwise=Silent)) is Silent  # in a test there is no terminal
+    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setattr(show, "find_spec", lambda name: None)
+    assert type(show.on_terminal(otherwise=Silent)) is Lines

@@ -95,12 +95,6 @@ def html(card: Card) -> str:
     return "<div>" + "".join(parts) + "</div>"
 
 
-def bar(line: str, done: int, total: int) -> str:
-    """A line with a progress bar before it, or alone where there is no total."""
-    drawn = f'<progress value="{done}" max="{total}"></progress> ' if total else ""
-    return f"<div>{drawn}<small>{escape(line)}</small></div>"
-
-
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, align: str) -> str:
     """A table whose first column holds words."""
 

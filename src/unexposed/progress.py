@@ -4,11 +4,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Protocol, Self, TextIO
 
-from unexposed import cards
 from unexposed.streams import Messages
 
 WIDE = 100  # columns of a terminal on which a bar says all of a tick
@@ -167,49 +166,6 @@ class Bar(Silent):
         self._bar.stop()
 
 
-class Notebook(Silent):
-    """A bar and a line below the cell of a notebook, updated in place; the last line stays."""
-
-    def __init__(self, *, seconds: float = 0.2) -> None:
-        self._display = import_module("IPython.display").display
-        self._handle: Any = None
-        self._seconds = seconds
-        self._next = 0.0
-        self._last: dict[str, str] | None = None  # not shown yet
-
-    def __call__(self, tick: Tick) -> None:
-        self._show(_line(tick), tick.epoch, tick.epochs)
-
-    def note(self, text: str) -> None:
-        self._next = 0.0
-        self._show(text, 0, 0)
-
-    def count(self, label: str, done: int, total: int) -> None:
-        if self._handle is None:
-            self._next = self._next or time.monotonic() + 1  # short work ends without a line
-        self._show(f"{done:,} of {total:,} {label}", done, total)
-        if self._handle is None:
-            self._last = None
-
-    def __exit__(self, *_: object) -> None:
-        self._draw()
-
-    def _show(self, line: str, done: int, total: int) -> None:
-        self._last = {"text/plain": line, "text/html": cards.bar(line, done, total)}
-        if time.monotonic() >= self._next:
-            self._draw()
-            self._next = time.monotonic() + self._seconds
-
-    def _draw(self) -> None:
-        if self._last is None:
-            return
-        if self._handle is None:
-            self._handle = self._display(self._last, raw=True, display_id=True)
-        else:
-            self._handle.update(self._last, raw=True)
-        self._last = None
-
-
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
@@ -217,9 +173,9 @@ def in_notebook() -> bool:
 
 
 def on_terminal(otherwise: Callable[[], Progress]) -> Progress:
-    """A bar in a notebook or if standard error is a terminal, otherwise the given progress."""
+    """A bar on a terminal or in a notebook that has widgets, otherwise the given progress."""
     if in_notebook():
-        return Notebook()
+        return Bar() if find_spec("ipywidgets") else Lines()
     return Bar() if Messages(sys.stderr).isatty() else otherwise()
 
 

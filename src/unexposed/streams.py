@@ -12,21 +12,19 @@ READER_GONE = 141  # as a shell says of a command that SIGPIPE ended
 
 
 class Messages:
-    """A text stream that ignores failures: a message it cannot write is dropped."""
+    """A text stream that drops what it cannot write; None stands for a closed one."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream  # None: standard error was closed when Python began
+        self._stream = stream
 
     def write(self, text: str) -> int:
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.write(text)
+        with self._failing():
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.flush()
+        with self._failing():
+            self._stream.flush()
 
     def isatty(self) -> bool:
         return self._stream is not None and self._stream.isatty()
@@ -34,31 +32,25 @@ class Messages:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        with contextlib.suppress(OSError, AttributeError):  # AttributeError: it is None
+            yield
+
 
 class Results(Messages):
     """A text stream that must be written: a failure ends the command in one sentence."""
 
-    def write(self, text: str) -> int:
-        with self._ending():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            with self._ending():
-                self._stream.flush()
-
     @contextlib.contextmanager
-    def _ending(self) -> Iterator[None]:
+    def _failing(self) -> Iterator[None]:
         if self._stream is None:
             raise InputError("cannot write to standard output: it is closed")
         try:
             yield
-        except BrokenPipeError:  # the reader has gone, as with `| head`
-            _silence(self._stream)
-            sys.exit(READER_GONE)
         except OSError as error:
             _silence(self._stream)
+            if isinstance(error, BrokenPipeError):  # the reader has gone, as with `| head`
+                sys.exit(READER_GONE)
             reason = error.strerror or error
             raise InputError(f"cannot write to standard output: {reason}") from None
 
@@ -71,17 +63,17 @@ def steady() -> Iterator[None]:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    out, err = sys.stdout, sys.stderr
+    err = sys.stderr
     with (
         contextlib.redirect_stderr(Messages(err)),
-        contextlib.redirect_stdout(Results(out)),
+        contextlib.redirect_stdout(Results(sys.stdout)),
     ):
         try:
             yield
         finally:
             try:
                 err.flush()
-            except (OSError, AttributeError):  # AttributeError: it is None
+            except (OSError, AttributeError):
                 _silence(err)
 
 

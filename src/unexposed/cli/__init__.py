@@ -113,5 +113,4 @@ def _options(
     ] = False,
 ) -> None:
     del version
-    memory.check_limit()
     check_divided(context.invoked_subcommand)

@@ -187,23 +187,19 @@ def _engine() -> Findings:
 
 def _kernel_cache() -> Findings:
     """Check the folder of compiled kernels: without it each start compiles them again."""
-    from unexposed.kernel_cache import CURE
+    from unexposed.compiled import CACHE_CURE
+    from unexposed.engine.cpu import phases
+    from unexposed.ranking import top
 
-    try:
-        from unexposed.engine.cpu import phases
-        from unexposed.ranking import top
-    except InputError as error:  # no folder can be written
-        yield Check("kernel cache", "broken", str(error).partition(";")[0], CURE)
-        return
     kernels: list[Any] = [phases.run, top.ranks]
-    for folder in sorted({Path(kernel.stats.cache_path) for kernel in kernels}):
+    for folder in sorted({kernel.stats.cache_path or "" for kernel in kernels}):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=folder):
-                yield Check("kernel cache", "ok", str(folder))
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder or "no folder"):
+                yield Check("kernel cache", "ok", folder)
         except OSError as error:
-            found = f"{folder} cannot be written ({error.strerror}): each start compiles again"
-            yield Check("kernel cache", "note", found, CURE)
+            where = f"{folder} cannot be written ({error.strerror})" if folder else "no folder"
+            yield Check("kernel cache", "note", f"{where}: each start compiles again", CACHE_CURE)
 
 
 def _self_test() -> Findings:

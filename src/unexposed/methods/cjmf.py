@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks, Indices, pair_keys
 from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.reference import item_exposure
 from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables
 from unexposed.engine.objective import Name
-from unexposed.kernel_cache import noticing
 from unexposed.late import torch
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import ranks
+from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
 from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import RELEVANCE, DrawsSamples, Engine, Name, Optimiser
 from unexposed.errors import InputError
-from unexposed.kernel_cache import noticing
 from unexposed.maths.item_level import log_share
 from unexposed.maths.losses import PAIRWISE_LOSSES
 from unexposed.maths.relevance import ITEM_FEATURES, Biases, DotProduct, WithFeatures, columns_of

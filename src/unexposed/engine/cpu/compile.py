@@ -11,7 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from unexposed.kernel_cache import cached
+from unexposed.compiled import cached
 
 F = TypeVar("F", bound=Callable[..., Any])
 cgutils: Any = numba.core.cgutils
@@ -45,18 +45,17 @@ def jit_entry(function: F) -> F:
 def _compiled(
     function: F, *, liberties: set[str], inner: bool = True, forceinline: bool = False
 ) -> F:
+    how: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": liberties,
+        "forceinline": forceinline,
+        "no_cpython_wrapper": inner,  # half of the time that compilation takes
+        "no_cfunc_wrapper": True,
+        "_nrt": False,  # no reference counts, for which threads would contend
+    }
     njit: Any = numba.njit
-    decorator = njit(
-        nogil=True,
-        cache=not inner,
-        error_model="numpy",
-        fastmath=liberties,
-        forceinline=forceinline,
-        no_cpython_wrapper=inner,  # half of the time that compilation takes
-        no_cfunc_wrapper=True,
-        _nrt=False,  # no reference counts, for which threads would contend: nothing is allocated
-    )
-    return cached(decorator, function)
+    return njit(**how)(function) if inner else cached(function, **how)
 
 
 # Threads -------------------------------------------------------------------------------------
