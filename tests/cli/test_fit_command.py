@@ -61,9 +61,9 @@ def test_ctrl_c_keeps_the_best_model_so_far(here):
     Path("big.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs))
     words = "fit big.csv --method mf --out model --set epochs=100000 --set patience=0"
     code, err = interrupted_at(words, "epoch", here)
-    assert code == 0, err
+    assert code == 130, err
     assert "(interrupted)" in err
-    assert "not compared with popularity: the training was interrupted" in err
+    assert err.endswith("interrupted\n")
     model = load("model", verify=True)
     assert isinstance(model.clicks, Clicks)
     assert 1 <= model.facts["best_epoch"] <= model.facts["epochs_run"] == len(model.facts["losses"])

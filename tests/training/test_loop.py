@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unexposed.errors import InputError
+from unexposed.errors import InputError, Interrupted
 from unexposed.progress import Lines, Silent, Tick
-from unexposed.training.loop import Loop, run
+from unexposed.training.loop import Loop, Trainee, run
 
 
 class Counter:
@@ -30,7 +30,11 @@ class Counter:
 
 
 def train(loop: Loop, counter: Counter):
-    return run(loop, epoch=counter.epoch, parameters=counter.parameters, progress=Silent())
+    try:
+        trainee = Trainee(lambda: iter(()), counter.epoch, counter.parameters)
+        return run(loop, trainee, progress=Silent())
+    except Interrupted as stopped:
+        return stopped.result
 
 
 def quality_of(values: list[float]):

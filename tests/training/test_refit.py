@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from small import BRIEF, TRAINED, assert_same_parameters, make_with
+from unexposed.errors import Interrupted
 from unexposed.progress import Silent, Tick
 from unexposed.training import checkpoint
-from unexposed.training import loop as training
 
 QUICK = BRIEF | {"snips_window": 1, "refit": False}
 
@@ -52,7 +52,9 @@ def test_ctrl_c_in_the_second_training_keeps_the_first(epoch, halves):
     method = make_with("mf", QUICK)
     first = method.fit(*halves, progress=Silent())
     assert first.facts["best_epoch"] >= 2
-    cut = replace(method, refit=True).fit(*halves, progress=Ender(epoch, KeyboardInterrupt))
+    with pytest.raises(Interrupted) as stopped:
+        replace(method, refit=True).fit(*halves, progress=Ender(epoch, KeyboardInterrupt))
+    cut = stopped.value.result
     assert_same_parameters(cut, first)
     assert cut.facts["ended"] == "interrupted"
     assert "refitted_on" not in cut.facts
@@ -75,12 +77,3 @@ def test_a_training_killed_during_the_second_resumes_to_the_same_bits(name, halv
     assert_same_parameters(whole, resumed)
     resumed.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_ctrl_c_before_the_second_training_has_an_epoch_keeps_the_first():
-    def train():
-        raise KeyboardInterrupt
-
-    first, facts = {"user_factors": np.ones(3)}, {"ended": training.COMPLETE, "best_epoch": 3}
-    kept = training.refitted(first, facts, train, n_clicks=9)
-    assert kept == (first, facts | {"ended": training.INTERRUPTED})

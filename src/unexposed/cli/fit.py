@@ -1,5 +1,6 @@
 """`unexposed fit`: from a click log to a saved model."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,37 +89,48 @@ def fit(
     if split is not None:
         apart = part_among_ranks if ranks.several() else part
         train, held_out = apart(clicks, split, seed=seed)
-    model = recommender.fit(
-        train,
-        held_out,
-        seed=seed,
-        side=side,
-        progress=progress(),
-        checkpoint=checkpoint,
-        resume=resume,
-        checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
-        rival=simple_rival(recommender, len(clicks), refit=False),
+    model, interrupted = kept_model(
+        lambda: recommender.fit(
+            train,
+            held_out,
+            seed=seed,
+            side=side,
+            progress=progress(),
+            checkpoint=checkpoint,
+            resume=resume,
+            checkpoint_every=EVERY if checkpoint_every is None else checkpoint_every,
+            rival=simple_rival(recommender, len(clicks), refit=False),
+        )
     )
     if split is not None:
         model = replace(model, facts=model.facts | {"split": split})
     model.save(out)  # ranks write it together
     say(training_line(model))
-    for line in verdict_lines(model):
+    for line in () if interrupted else verdict_lines(model):
         say(line)
     recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
     say(f"saved to {out}; next:", command=recommend)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def kept_model(train: Callable[[], "Model"]) -> tuple["Model", bool]:
+    """The model of a training, and whether Ctrl-C ended it before its time."""
+    from unexposed.errors import Interrupted
+
+    try:
+        return train(), False
+    except Interrupted as stopped:
+        return stopped.result, True
 
 
 def verdict_lines(model: "Model") -> list[str]:
     """A sentence for each rival of the model on held-out clicks; a warning where it loses."""
     from unexposed.ranking.verdict import RIVAL, gains_of_facts
-    from unexposed.training.loop import INTERRUPTED
 
     name, said = model.method.name, [str(one) for one in model.verdicts]
     if name == RIVAL:
         return [f"{name} is the list that other methods are compared with"]
-    if not said and model.facts.get("ended") == INTERRUPTED:
-        return [f"not compared with {RIVAL}: the training was interrupted"]
     if not said:
         return [
             f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "

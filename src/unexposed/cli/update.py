@@ -7,7 +7,7 @@ import typer
 
 from unexposed.cli import opening
 from unexposed.cli.features import with_features
-from unexposed.cli.fit import training_line, verdict_lines
+from unexposed.cli.fit import kept_model, training_line, verdict_lines
 from unexposed.cli.options import (
     NO_COLUMNS,
     Columns,
@@ -47,12 +47,16 @@ def update(
     model = opening.whole(folder)
     clicks = read_log(log, **columns.given(), any_size=True, say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features, model=model)
-    updated = model.update(clicks, epochs=epochs, seed=seed, side=side, progress=progress())
+    updated, interrupted = kept_model(
+        lambda: model.update(clicks, epochs=epochs, seed=seed, side=side, progress=progress())
+    )
     new_users = len(updated.user_ids) - len(model.user_ids)
     new_items = len(updated.item_ids) - len(model.item_ids)
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
     updated.save(out)
     say(training_line(updated))
-    for line in verdict_lines(updated):
+    for line in () if interrupted else verdict_lines(updated):
         say(line)
     say(f"saved to {out}")
+    if interrupted:
+        raise KeyboardInterrupt

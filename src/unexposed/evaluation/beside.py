@@ -13,7 +13,6 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.ranking import verdict as words
 from unexposed.ranking.verdict import RIVALS, Gain, Verdict, joined
-from unexposed.training.loop import INTERRUPTED
 
 MANY = 20_000  # users: from here on resampling gives what the t-test gives, and takes minutes
 Values = Mapping[str, NDArray[np.float64]]
@@ -31,8 +30,6 @@ def rivals_of(model: Model) -> dict[str, Model]:
     if rival is None or model.clicks.share is not None:
         return found
     trained = rival.fit(model.clicks, seed=model.facts.get("seed", 0), progress=Silent())
-    if trained.facts["ended"] == INTERRUPTED:
-        raise KeyboardInterrupt
     return found | {rival.name: trained}
 
 

@@ -186,32 +186,24 @@ class TrainedMethod(Recommender):
             loop: training.Loop, clicks: Clicks, checkpoint: Checkpoint | None
         ) -> tuple[Parameters, dict[str, Any]]:
             trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
-            parameters, facts = training.run(
-                loop,
-                epoch=trainee.epoch,
-                parameters=trainee.parameters,
-                progress=progress,
-                memory=trainee.memory,
-                checkpoint=checkpoint,
-            )
-            return parameters, facts | trainee.facts
+            return training.run(loop, trainee, progress=progress, checkpoint=checkpoint)
 
-        n_traffic = None if side.traffic is None else len(side.traffic)
         side, choice = self._parted(side)
         loop = self.loop(clicks, held_out, side)
         if choice is not None:
             loop = self._chosen_by(choice, loop, clicks, held_out)
         parameters, facts = trained(loop, clicks, checkpoint)
-        facts = facts | ({} if n_traffic is None else {"traffic": n_traffic})
-        if held_out.n_clicks and facts["ended"] != training.INTERRUPTED:
+        if held_out.n_clicks == 0:
+            return parameters, facts
+        with training.keeping((parameters, facts)):
             facts |= self._judged_by_all(parameters, side, clicks, held_out, rivals)
-        if not self.refit or held_out.n_clicks == 0 or facts["ended"] == training.INTERRUPTED:
+        if not self.refit:
             return parameters, facts
         every, epochs = clicks.union(held_out), facts["best_epoch"]
         second = None if checkpoint is None else checkpoint.second(epochs=epochs)
         loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
         return training.refitted(
-            parameters, facts, lambda: trained(loop, every, second), n_clicks=every.n_clicks
+            (parameters, facts), lambda: trained(loop, every, second), n_clicks=every.n_clicks
         )
 
     def _chosen_by(
@@ -234,13 +226,8 @@ class TrainedMethod(Recommender):
         """The quality of the chosen epoch by every criterion, and its verdict."""
         scores = partial(self.scores, parameters, clicks=clicks)
         every = with_popular(rivals, clicks)
-        try:
-            by_all = qualities(scores, clicks, held_out, side.passed_over)
-            beside = on_held_out(scores, every, clicks, held_out, self.criterion)
-        except KeyboardInterrupt:
-            if ranks.current() is not None:
-                raise
-            return {"ended": training.INTERRUPTED}
+        by_all = qualities(scores, clicks, held_out, side.passed_over)
+        beside = on_held_out(scores, every, clicks, held_out, self.criterion)
         return {"criteria": by_all, "verdict": beside}
 
 

@@ -14,7 +14,7 @@ from unexposed import ranks
 from unexposed import settings as checks
 from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Indices, check_clicks
-from unexposed.errors import InputError
+from unexposed.errors import InputError, Interrupted
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
@@ -22,7 +22,6 @@ from unexposed.ranking.held_out import passed_over
 from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.divided import check_alone, divided
-from unexposed.training.loop import INTERRUPTED
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
 
 
@@ -97,6 +96,8 @@ class Recommender(Shown, ABC):
     ) -> Model:
         """Learn from clicks; held-out clicks choose the epoch (by default a tenth of the clicks).
 
+        Ctrl-C raises `Interrupted`, whose `result` is the model of the best epoch so far.
+
         `checkpoint` names a folder from which a killed training resumes: pass it again with
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
@@ -119,16 +120,20 @@ class Recommender(Shown, ABC):
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
             raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
-        beside, told = sorted(side.given() - {"start"}), dict[str, Any]()
+        told = dict[str, Any]()
+        if beside := sorted(side.given() - {"start"}):
+            told["side"] = beside
+        if side.traffic is not None:
+            told["traffic"] = len(side.traffic)
         with ranks.together() as others, _shown(progress, others) as shown:
             clicks = clicks.checked()
             encodings, side = side.encodings(), side.aligned(clicks)
             if encodings:
-                told = {"encodings": {role: e.to_json() for role, e in encodings.items()}}
+                told["encodings"] = {role: e.to_json() for role, e in encodings.items()}
             uses = self.accepts & {"impressions", "passed_over"}
             if side.impressions is None and clicks.shown is not None and uses:
                 side = replace(side, impressions=clicks.shown)
-                told |= {"log_impressions": side_fingerprint(side)["impressions"]}
+                told["log_impressions"] = side_fingerprint(side)["impressions"]
             side.check_ids(clicks)
             if others is None:
                 check_alone(clicks)
@@ -155,17 +160,26 @@ class Recommender(Shown, ABC):
                 raise InputError(
                     "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
                 )
-            parameters, facts = self.train(
-                clicks,
-                held_out,
-                seed=seed,
-                side=side,
-                progress=shown,
-                checkpoint=kept,
-                rivals=_rivals(rival, clicks, held_out, seed=seed),
-            )
-        facts = facts | told | ({"side": beside} if beside else {})
-        return Model(self, parameters, seen.pairs_alone(), {"seed": seed, **facts}, folder)
+
+            def model(result: tuple[Parameters, dict[str, Any]]) -> Model:
+                parameters, facts = result
+                facts = {"seed": seed, **facts, **told}
+                return Model(self, parameters, seen.pairs_alone(), facts, folder)
+
+            try:
+                return model(
+                    self.train(
+                        clicks,
+                        held_out,
+                        seed=seed,
+                        side=side,
+                        progress=shown,
+                        checkpoint=kept,
+                        rivals=_rivals(rival, clicks, held_out, seed=seed),
+                    )
+                )
+            except Interrupted as stopped:
+                raise Interrupted(model(stopped.result)) from None
 
     def check_ranks(self) -> None:
         """In a process group, refuse what trains in one process only."""
@@ -280,9 +294,10 @@ def _rivals(rival: Recommender | None, clicks: Clicks, held_out: Clicks, *, seed
     blind = replace(rival, **({"refit": False} if "refit" in checks.values(rival) else {}))
 
     def scores() -> Scores:
-        model = blind.fit(clicks, held_out, seed=seed, progress=show.Silent())
-        if model.facts.get("ended") == INTERRUPTED:
-            raise KeyboardInterrupt
+        try:
+            model = blind.fit(clicks, held_out, seed=seed, progress=show.Silent())
+        except Interrupted:  # a part of a rival is of no use
+            raise KeyboardInterrupt from None
         return partial(blind.scores, model.parameters, clicks=clicks)
 
     return {rival.name: scores}

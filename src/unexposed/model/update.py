@@ -8,7 +8,7 @@ import numpy as np
 from unexposed import progress as show
 from unexposed.data.clicks import Clicks, check_clicks
 from unexposed.data.ids import Ids, joined, match
-from unexposed.errors import InputError
+from unexposed.errors import InputError, Interrupted
 from unexposed.model.fold_in import epochs_of, user_rows
 from unexposed.settings import known, values
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, aligned
@@ -56,21 +56,29 @@ def update(
     side = _aligned(side, clicks, newer, uses=method.takes | method.accepts)
     seen = older.contain(newer.users, newer.items)
     train, held_out = newer.pick(~seen).hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
-    fitted = _shorter(method, epochs).fit(
-        older.union(newer.pick(seen)).union(train),
-        held_out,
-        seed=seed,
-        side=replace(side, start=start(model, newer)),
-        progress=progress,
-    )
-    facts = fitted.facts | {
-        "epochs_before": epochs_of(model.facts),
-        "updates": int(model.facts.get("updates", 0)) + 1,
-        "side": given,
-    }
-    if not given:
-        del facts["side"]
-    return replace(fitted, method=model.method, facts=facts)
+
+    def updated(fitted: "Model") -> "Model":
+        facts = fitted.facts | {
+            "epochs_before": epochs_of(model.facts),
+            "updates": int(model.facts.get("updates", 0)) + 1,
+            "side": given,
+        }
+        if not given:
+            del facts["side"]
+        return replace(fitted, method=model.method, facts=facts)
+
+    try:
+        return updated(
+            _shorter(method, epochs).fit(
+                older.union(newer.pick(seen)).union(train),
+                held_out,
+                seed=seed,
+                side=replace(side, start=start(model, newer)),
+                progress=progress,
+            )
+        )
+    except Interrupted as stopped:
+        raise Interrupted(updated(stopped.result)) from None
 
 
 def _aligned(side: Side, clicks: Clicks, newer: Clicks, *, uses: frozenset[str]) -> Side:

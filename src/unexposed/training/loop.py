@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from unexposed import ranks
-from unexposed.errors import InputError
+from unexposed.errors import InputError, Interrupted
 from unexposed.files import archive
 from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
@@ -17,6 +18,7 @@ from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
 from unexposed.training.side import Parameters
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
+Result = tuple[Parameters, dict[str, Any]]  # what was learned, and facts about the training
 
 
 @dataclass(frozen=True)
@@ -53,35 +55,28 @@ class Trainee:
 
 
 def run(
-    loop: Loop,
-    *,
-    epoch: Callable[[], float],
-    parameters: Callable[[], Parameters],
-    progress: Progress,
-    memory: Memory | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[Parameters, dict[str, Any]]:
+    loop: Loop, trainee: Trainee, *, progress: Progress, checkpoint: Checkpoint | None = None
+) -> Result:
     """The parameters of the best epoch and the facts of the training.
 
-    `epoch`, `parameters` and `memory` come from a `Trainee`.
-    Without held-out clicks the last epoch is kept. Ctrl-C and a loss that is not finite end the
-    training and keep the best epoch so far; if there is none, the loss is an error. Ctrl-C ends
-    several ranks without a model.
+    Without held-out clicks the last epoch is kept. A loss that is not finite ends the training and
+    keeps the best epoch so far; if there is none, it is an error. Ctrl-C raises `Interrupted` with
+    the best epoch so far; several ranks, which stop at different steps, end without a model.
     With a checkpoint a killed training can resume and ends with the same bits.
     """
-    started = time.monotonic()
+    started, memory = time.monotonic(), trainee.memory
     course = Course()
     if memory is not None and checkpoint is not None:
-        course = _resumed(loop, memory, parameters, checkpoint, progress)
-    ended = COMPLETE
+        course = _resumed(loop, memory, trainee.parameters, checkpoint, progress)
+    ended, interrupted = COMPLETE, False
     try:
         for number in range(len(course.losses) + 1, loop.epochs + 1):
-            loss = epoch()
+            loss = trainee.epoch()
             if not math.isfinite(loss):
                 ended = f"the loss was not finite in epoch {number}"
                 break
             course.losses.append(loss)
-            value = _judge(loop, course, number, parameters())
+            value = _judge(loop, course, number, trainee.parameters())
             progress(Tick(loop.label, number, loop.epochs, loss, value, course.best_epoch))
             if loop.quality and loop.patience and number - course.best_epoch >= loop.patience:
                 ended = f"no improvement in {loop.patience} epochs"
@@ -91,7 +86,7 @@ def run(
     except KeyboardInterrupt:
         if course.best is None or ranks.current() is not None:  # ranks stop at different steps
             raise
-        ended = INTERRUPTED
+        ended, interrupted = INTERRUPTED, True
     if course.best is None:
         raise InputError(f"{loop.label}: {ended}; try a lower learning_rate or a smaller dim")
     facts = {
@@ -103,7 +98,10 @@ def run(
         "held_out": course.values,
         "seconds": course.seconds + time.monotonic() - started,
     }
-    return course.best, facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
+    facts |= trainee.facts | ({"resumed_at": course.resumed_at} if course.resumed_at else {})
+    if interrupted:
+        raise Interrupted((course.best, facts))
+    return course.best, facts
 
 
 def peak(facts: dict[str, Any]) -> int | None:
@@ -118,20 +116,23 @@ def peak(facts: dict[str, Any]) -> int | None:
     return None if highest == facts["best_epoch"] else highest
 
 
-def refitted(
-    parameters: Parameters,
-    facts: dict[str, Any],
-    train: Callable[[], tuple[Parameters, dict[str, Any]]],
-    *,
-    n_clicks: int,
-) -> tuple[Parameters, dict[str, Any]]:
-    """The result of a second training, or of the first if the second was interrupted."""
+@contextmanager
+def keeping(result: Result) -> Iterator[None]:
+    """Let Ctrl-C during later work raise `Interrupted` with this result; not in several ranks."""
     try:
-        learned, second = train()
-    except KeyboardInterrupt:  # in its first epoch
+        yield
+    except KeyboardInterrupt:
         if ranks.current() is not None:
             raise
-        return parameters, facts | {"ended": INTERRUPTED}
+        parameters, facts = result
+        raise Interrupted((parameters, facts | {"ended": INTERRUPTED})) from None
+
+
+def refitted(result: Result, train: Callable[[], Result], *, n_clicks: int) -> Result:
+    """The result of a second training, or of the first if the second did not reach its end."""
+    parameters, facts = result
+    with keeping(result):
+        learned, second = train()
     if second["ended"] != COMPLETE:
         return parameters, facts | {"ended": second["ended"]}
     seconds = facts["seconds"] + second["seconds"]

@@ -230,8 +230,6 @@ def _said(
 
     def rated(method: Recommender) -> tuple[dict[str, list[float]], float]:
         model = method.fit(train, nothing, seed=seed, progress=show.Silent())
-        if model.facts.get("ended") == "interrupted":
-            raise KeyboardInterrupt
         found, truth = qualities(model.scores, train, held_out, others), np.nan
         if world is not None:
             truth = by_truth(model.scores, world, train, seed=seed).means()["dcg@3"]

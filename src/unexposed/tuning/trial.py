@@ -61,8 +61,6 @@ def worth(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
         except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
             raise load_optuna().TrialPruned from error
-        if model.facts.get("ended") == "interrupted":
-            raise KeyboardInterrupt
         total += found
         epochs.append(model.facts.get("best_epoch"))
         by_all = model.facts.get("criteria") or qualities(
