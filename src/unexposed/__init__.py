@@ -11,53 +11,45 @@ from typing import TYPE_CHECKING, Any
 
 from unexposed.version import __version__
 
-_HOME = {
-    "Clicks": "data.clicks",
-    "Judgements": "data.clicks",
-    "Ratings": "data.ratings",
-    "Split": "data.clicks",
-    "Impressions": "data.shown",
-    "Traffic": "data.shown",
-    "split": "data.split",
-    "InputError": "errors",
-    "Interrupted": "errors",
-    "LogWarning": "errors",
-    "PROTOCOLS": "evaluation.protocols",
-    "describe": "evaluation.describe",
-    "Evaluation": "front.evaluate",
-    "evaluate": "front.evaluate",
-    "Comparison": "evaluation.compare",
-    "compare": "front.compare",
-    "Estimator": "front.estimator",
-    "Study": "front.tune",
-    "tune": "front.tune",
-    "Page": "front.report",
-    "report": "front.report",
-    "export_model": "model.export",
-    "DATASETS": "data.datasets",
-    "METHODS": "methods",
-    "make": "methods",
-    "METRICS": "ranking.metrics",
-    "CRITERIA": "ranking.held_out",
-    "read_log": "data.read",
-    "read_judged": "data.read",
-    "Features": "data.features",
-    "read_features": "data.read_features",
-    "with_items": "data.features",
-    "read_pairs": "data.read",
-    "read_traffic": "data.read_traffic",
-    "Model": "model.model",
-    "Recommender": "model.recommender",
-    "Side": "training.side",
-    "Rules": "model.filters",
-    "load": "methods",
-    "load_partitions": "methods",
-    "world": "data.simulate",
+_ROOMS = {  # a module, and the public names in it
+    "api.compare": "compare",
+    "api.estimator": "Estimator",
+    "api.evaluate": "Evaluation evaluate",
+    "api.report": "Page report",
+    "api.tune": "Study tune",
+    "data.clicks": "Clicks Judgements Split",
+    "data.datasets": "DATASETS",
+    "data.features": "Features with_items",
+    "data.ratings": "Ratings",
+    "data.read": "read_judged read_log read_pairs",
+    "data.read_features": "read_features",
+    "data.read_traffic": "read_traffic",
+    "data.shown": "Impressions Traffic",
+    "data.simulate": "world",
+    "data.split": "split",
+    "errors": "InputError Interrupted LogWarning",
+    "evaluation.compare": "Comparison",
+    "evaluation.describe": "describe",
+    "evaluation.protocols": "PROTOCOLS",
+    "methods": "METHODS load load_partitions make",
+    "model.export": "export_model",
+    "model.filters": "Rules",
+    "model.model": "Model",
+    "model.recommender": "Recommender",
+    "ranking.held_out": "CRITERIA",
+    "ranking.metrics": "METRICS",
+    "training.given": "Side",
 }
+_HOME = {name: module for module, names in _ROOMS.items() for name in names.split()}
 
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
+    from unexposed.api.compare import compare
+    from unexposed.api.estimator import Estimator
+    from unexposed.api.evaluate import Evaluation, evaluate
+    from unexposed.api.report import Page, report
+    from unexposed.api.tune import Study, tune
     from unexposed.data.clicks import Clicks, Judgements, Split
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, with_items
@@ -72,11 +64,6 @@ if TYPE_CHECKING:
     from unexposed.evaluation.compare import Comparison
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import PROTOCOLS
-    from unexposed.front.compare import compare
-    from unexposed.front.estimator import Estimator
-    from unexposed.front.evaluate import Evaluation, evaluate
-    from unexposed.front.report import Page, report
-    from unexposed.front.tune import Study, tune
     from unexposed.methods import METHODS, load, load_partitions, make
     from unexposed.model.export import export_model
     from unexposed.model.filters import Rules

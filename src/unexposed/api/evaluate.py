@@ -9,6 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from unexposed.api.inputs import (
+    Columns,
+    as_impressions,
+    as_judged,
+    as_model_of,
+    as_protocol,
+)
 from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Indices, Judgements
 from unexposed.data.frames import Library, as_frame
@@ -18,13 +25,6 @@ from unexposed.evaluation import protocols
 from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.front.given import (
-    Columns,
-    as_impressions,
-    as_judged,
-    as_model_of,
-    as_protocol,
-)
 from unexposed.model.model import Model
 from unexposed.ranking.verdict import RIVAL, Verdict
 

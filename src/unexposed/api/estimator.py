@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from unexposed.api.inputs import NO_COLUMNS, as_judged, as_methods, as_protocol
 from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import match
@@ -12,7 +13,6 @@ from unexposed.data.read import read_log
 from unexposed.errors import InputError, LogWarning, did_you_mean, warn
 from unexposed.evaluation import protocols
 from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.front.given import NO_COLUMNS, as_judged, as_methods, as_protocol
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 

@@ -5,10 +5,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from unexposed.api.inputs import Columns, as_judged, as_model, as_protocol
 from unexposed.cards import Card, HasCard
 from unexposed.errors import InputError, as_path
 from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.front.given import Columns, as_judged, as_model, as_protocol
 from unexposed.model.model import Model
 from unexposed.report import experiments, pages
 

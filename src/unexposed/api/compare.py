@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from unexposed import progress as show
-from unexposed.evaluation import compare as room
-from unexposed.evaluation.compare import Comparison
-from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.front.given import (
+from unexposed.api.inputs import (
     Columns,
     Methods,
     as_methods,
     as_protocol,
     as_splits,
 )
+from unexposed.evaluation import compare as room
+from unexposed.evaluation.compare import Comparison
+from unexposed.evaluation.protocols import DEFAULT, Protocol
 
 
 def compare(
