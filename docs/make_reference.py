@@ -254,10 +254,9 @@ def _metrics() -> Lines:
 
 def _criteria() -> Lines:
     yield from ("", "## Criteria", "", "In `ux.CRITERIA`, and for `--criterion`.", "")
-    yield from ("| name | what | settings |", "|---|---|---|")
+    yield from ("| name | what |", "|---|---|")
     for name, by in ux.CRITERIA.items():
-        given = ", ".join(f"`{key}={value}`" for key, value in by.settings().items())
-        yield _row(f"`{name}`", by.about, given)
+        yield _row(f"`{name}`", by.about)
 
 
 def _datasets() -> Lines:

@@ -40,7 +40,7 @@ SETTINGS = {
     "batch_size": 70,  # the last batch of an epoch is shorter
     "learning_rate": 0.02,
     "negatives": 2,
-    "snips_window": 1,
+    "quality_window": 1,
     "exposure_learning_rate": 0.01,
     "gate_pace": 0.5,
     "validation_users": 0.5,
@@ -49,8 +49,8 @@ SETTINGS = {
 }
 CASES: dict[str, dict[str, Any]] = {
     "mf": {},
-    "bpr": {"counts": "linear", "snips_draw": "wtd"},
-    "relmf": {"negatives_from": "catalogue", "snips_k": 0, "snips_candidates_exponent": 0.5},
+    "bpr": {"counts": "linear", "criterion": "wtd"},
+    "relmf": {"negatives_from": "catalogue", "criterion": "popular_half"},
     "umf": {"weighting": "unbiased", "negatives_exponent": 0.5, "biases": True},
     "ubpr": {"biases": True},
     "ubo": {"validation_batch": 7},
@@ -195,7 +195,7 @@ def sentence(work: Callable[[], Any]) -> str:
 def failures(rank: int) -> dict[str, str]:
     """What this rank says where rank 1 fails in the middle, trains something else, or is late."""
     found = {
-        name: sentence(lambda name=name: fitted(name, snips_window=1))
+        name: sentence(lambda name=name: fitted(name, quality_window=1))
         for name in ("wmf", "expomf", "cjmf", "ease")
     }
     found["all pairs"] = sentence(lambda: fitted("mf", pairs="all"))

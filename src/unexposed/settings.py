@@ -1,6 +1,6 @@
 """Settings as dataclass fields: their bounds, their checks, and parsing from text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -30,12 +30,14 @@ def setting(
     high: float | None = None,
     search: tuple[float, float] | list[Any] | None = None,
     before: T | None = None,
+    names: Collection[str] | None = None,
 ) -> T:
     """A dataclass field that states its purpose and the values it allows.
 
     `low` and `high` are allowed values themselves, `above` is not. `search` is where tuning looks:
     between two values, evenly by logarithm, or among the values of a list. `before` is the value
-    that trainings used before this setting existed, where it differs from the default.
+    that trainings used before this setting existed, where it differs from the default. `names` is
+    the registry whose names a text may be.
     """
     metadata = {
         "about": about,
@@ -43,6 +45,7 @@ def setting(
         "above": above,
         "high": high,
         "search": search,
+        "names": names,
         "before": default if before is None else before,
     }
     return field(default=default, metadata=metadata)
@@ -80,6 +83,9 @@ def check_values(method: str, settings: object) -> None:
             object.__setattr__(settings, name, float(value))
         elif not _fits(value, hint):
             raise InputError(f"{method}'s setting {name} must be {_spoken(hint)}, got {value!r}")
+        names = f.metadata.get("names")
+        if names is not None and value not in names:
+            raise InputError(f"no {name} {value!r}; {did_you_mean(value, names)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if hint is int and value > LARGEST:
@@ -93,6 +99,8 @@ def check_values(method: str, settings: object) -> None:
 def allowed(cls: type, name: str) -> str:
     """The values that a setting allows, in words."""
     hint, metadata = get_type_hints(cls)[name], known(cls)[name].metadata
+    if names := metadata.get("names"):
+        return f"one of {', '.join(map(repr, names))}"
     bounded = any(metadata.get(bound) is not None for bound in ("low", "above", "high"))
     return f"{_spoken(hint)}, {_bounds(metadata)}" if bounded else _spoken(hint)
 

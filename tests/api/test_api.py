@@ -147,9 +147,9 @@ def test_without_judged_pairs_a_fifth_of_the_clicks_judges(split):
 
 
 def test_a_criterion_changes_what_is_still_at_its_default(split):
-    given = quick("mf", epochs=2, snips_k=7)
-    found = ux.compare(split, [given], criterion="catalogue", seeds=1).results[0].method
-    assert (found.snips_candidates, found.snips_k) == (0, 7)
+    given = [quick("mf", epochs=2), quick("mf", epochs=2, criterion="plain")]
+    found = ux.compare(split, given, criterion="catalogue", seeds=1).results
+    assert [one.method.criterion for one in found] == ["catalogue", "plain"]
 
 
 @pytest.fixture(scope="module")

@@ -66,9 +66,11 @@ def test_criterion_says_the_same_whatever_the_judgements_say(log, done, data_dir
 
 
 def test_a_criterion_sets_what_chooses_the_epoch_unless_it_is_assigned(log, done, run):
-    done("fit shop.csv --out model --criterion wtd --set epochs=1 --set snips_k=5")
+    done("fit shop.csv --out model --criterion wtd --set epochs=1")
     method = load("model").method
-    assert (method.snips_draw, method.snips_exponent, method.snips_k) == ("wtd", -1, 5)
+    assert method.criterion == "wtd"
+    done("fit shop.csv --out other --criterion wtd --set epochs=1 --set criterion=plain")
+    assert load("other").method.criterion == "plain"
     code, _, err = run("fit shop.csv --out model --criterion wdt")
     assert code == 2
     assert "no criterion 'wdt'; did you mean 'wtd'" in err
@@ -100,7 +102,7 @@ def test_ratings_below_the_threshold_can_choose(stars, done, run):
     (study,) = json.loads(done(f"tune --train {asked} {tuned}")[0])
     (trial,) = study["trials"]
     assert trial["value"] == trial["criteria"]["shown"][0]
-    assert study["criterion"]["snips_among"] == "shown"
+    assert study["criterion"] == "shown"
     other = asked.replace("shown", "plain")
     (again,) = json.loads(done(f"tune --train {other} {tuned.replace('studies', 'plain')}")[0])
     assert again["best"]["value"] != study["best"]["value"]
@@ -126,7 +128,7 @@ def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, 
     words = "tune --train shop.csv --methods ease,mf --trials 2 --set epochs=2 --out studies --json"
     out, _ = done(f"{words} --criterion popular")
     for document in json.loads(out):
-        assert document["criterion"]["snips_candidates_exponent"] == 0.25
+        assert document["criterion"] == "popular"
         for trial in document["trials"]:
             assert set(trial["criteria"]) >= {"uniform", "popular", "wtd"}
     ease = json.loads(out)[0]

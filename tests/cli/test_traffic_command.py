@@ -45,7 +45,7 @@ def test_tune_by_traffic_judges_trials_by_it(random_csv, run, done):
     words = f"tune --train log.csv --methods mf,ease --out studies --trials 1 {SMALL}"
     out, err = done(f"{words} --traffic random.csv --by traffic --json")
     found, _ = json.loads(out)
-    assert found["criterion"]["by"] == "traffic"
+    assert found["criterion"] == "traffic"
     assert "mf: quality on random traffic" in err
     for wrong, said in (
         ("--by traffic", "--by traffic needs --traffic FILE"),

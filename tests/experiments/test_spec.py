@@ -251,11 +251,11 @@ def test_a_criterion_sets_how_epochs_are_chosen_and_settings_of_the_file_win(tmp
     chosen = "criterion = 'catalogue'" + TEXT
     found = read(tmp_path, chosen)
     ubo = found.arms["ubo"].method
-    assert (ubo.snips_k, ubo.snips_candidates, ubo.epochs) == (20, 0, 7)
+    assert (ubo.criterion, ubo.epochs) == ("catalogue", 7)
     assert found.criterion == "catalogue"
-    own = read(tmp_path, chosen.replace("[settings]", "[settings]\nsnips_k = 7"))
-    assert (own.arms["ubo"].method.snips_k, own.arms["ubo"].method.snips_candidates) == (7, 0)
-    assert read(tmp_path, TEXT).arms["ubo"].method.snips_k != 20
+    own = read(tmp_path, chosen.replace("[settings]", "[settings]\ncriterion = 'plain'"))
+    assert own.arms["ubo"].method.criterion == "plain"
+    assert read(tmp_path, TEXT).arms["ubo"].method.criterion == "uniform"
     # a criterion is no setting that a method must have
     without_epochs = "criterion = 'popular'\nkind = 'compare'\n[data]\nsimulate = {}\n"
     assert read(tmp_path, without_epochs + "[methods.ease]\n").criterion == "popular"

@@ -15,7 +15,6 @@ from unexposed.methods import load
 from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.mf import MF
 from unexposed.progress import Silent
-from unexposed.ranking.held_out import CRITERIA
 from unexposed.training.side import Side
 
 N_OLD, N_ITEMS = 60, 40
@@ -166,7 +165,7 @@ def test_what_the_newer_log_shows_chooses_the_epoch_of_an_update(name, older, ne
         item_ids=newer.item_ids,
     )
     model = quick(name).fit(older, progress=Silent())
-    model = replace(model, method=replace(model.method, **CRITERIA["shown"].settings()))
+    model = replace(model, method=replace(model.method, criterion="shown"))
     with pytest.raises(InputError, match="the criterion shown needs impressions"):
         model.update(newer, epochs=1)
     updated = model.update(replace(newer, shown=shown), epochs=1, progress=Silent())

@@ -24,7 +24,7 @@ from unexposed.sampling.validation import ValidationSet
 from unexposed.training import checkpoint
 from unexposed.training.side import Side
 
-QUICK = BRIEF | {"negatives": 2, "snips_window": 2, "exposure_learning_rate": 0.01}
+QUICK = BRIEF | {"negatives": 2, "quality_window": 2, "exposure_learning_rate": 0.01}
 
 
 class Killed(BaseException):
@@ -129,7 +129,7 @@ MOMENTS = {
 
 
 def command(moment: str | None, out: str, *words: str, folder: Path) -> Ended:
-    settings = "epochs=16 patience=0 dim=6 batch_size=64 snips_window=3 strategy=bilevel".split()
+    settings = "epochs=16 patience=0 dim=6 batch_size=64 quality_window=3 strategy=bilevel".split()
     given = [word for setting in settings for word in ("--set", setting)]
     words = (*"--method ubo --engine cpu --checkpoint-every 0".split(), *given, *words)
     at = MOMENTS[moment] if moment else None

@@ -10,7 +10,7 @@ from unexposed.errors import Interrupted
 from unexposed.progress import Silent, Tick
 from unexposed.training import checkpoint
 
-QUICK = BRIEF | {"snips_window": 1, "refit": False}
+QUICK = BRIEF | {"quality_window": 1, "refit": False}
 
 
 class Ender(Silent):
@@ -65,7 +65,7 @@ def test_a_training_killed_during_the_second_resumes_to_the_same_bits(name, halv
     class Killed(BaseException):
         pass
 
-    method = make_with(name, QUICK | {"refit": True, "snips_exponent": 0.0})
+    method = make_with(name, QUICK | {"refit": True, "criterion": "plain"})
     whole = method.fit(*halves, progress=Silent())
     assert whole.facts["best_epoch"] >= 2
     folder = tmp_path / "kept"

@@ -28,7 +28,7 @@ from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent
-from unexposed.ranking.held_out import CRITERIA, DEFAULT, Criterion, held_out_quality
+from unexposed.ranking.held_out import CRITERIA, DEFAULT, held_out_quality
 from unexposed.settings import setting
 from unexposed.tuning import search, trial
 from unexposed.tuning.journal import cut_back
@@ -90,14 +90,13 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
 ):
     monkeypatch.setitem(METHODS, "power", Power)
     document = study(clicks, tmp_path, make("power"))
-    usual = {name: getattr(make("mf"), f"snips_{name}") for name in ("exponent", "k", "candidates")}
-    assert document["criterion"] == CRITERIA[DEFAULT].settings()
+    assert document["criterion"] == DEFAULT
     train, held_out = clicks.hold_out(fraction=0.1, seed=0)
 
     def value(exponent):
         row = (1.0 + train.item_counts).astype(np.float32) ** exponent
-        by = Criterion("", **usual)
-        return held_out_quality(lambda u: np.tile(row, (len(u), 1)), train, held_out, by)
+        scores = lambda u: np.tile(row, (len(u), 1))  # noqa: E731
+        return held_out_quality(scores, train, held_out, CRITERIA[DEFAULT])
 
     for each in document["trials"]:
         assert each["state"] == "complete"
@@ -136,7 +135,7 @@ def test_a_study_goes_on_from_no_document_of_other_splits(clicks, tmp_path, monk
 def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
     train, held_out = clicks.hold_out(fraction=0.2, seed=0)
     for epoch_by, window in (("held_out", 3), ("validation", 1)):
-        method = make("ubo", **(SMALL | {"epochs": 8, "snips_window": 3, "epoch_by": epoch_by}))
+        method = make("ubo", **(SMALL | {"epochs": 8, "quality_window": 3, "epoch_by": epoch_by}))
         model, value = judged(method, train, held_out, seed=0, progress=Silent())
         values, end = model.facts["held_out"], model.facts["best_epoch"]
         assert value == np.mean(values[max(0, end - window) : end])
@@ -296,7 +295,7 @@ FIRST, SAME_SUMS = all_but((0, 0), (1, 1)), all_but((0, 1), (1, 0))
         ({"clicks": log(SAME_SUMS)}, "clicks"),
         ({"clicks": log(FIRST, names="ac")}, "clicks"),
         ({"method": make("mf", **SMALL | {"epochs": 4})}, "held"),
-        ({"method": make("mf", **SMALL, snips_draw="wtd")}, "held"),
+        ({"method": make("mf", **SMALL, criterion="wtd")}, "held"),
         ({"splits": 2}, "splits"),
     ],
 )
@@ -309,13 +308,13 @@ def test_a_study_of_something_else_is_refused_by_name(tmp_path, change, differs)
 
 def test_a_study_from_before_a_setting_existed_resumes(clicks, tmp_path, monkeypatch):
     def older(cls):
-        return {k: f for k, f in known(cls).items() if k != "snips_draw"}
+        return {k: f for k, f in known(cls).items() if k != "quality_window"}
 
     known = checks.known
     with monkeypatch.context() as patch:
         patch.setattr(checks, "known", older)
         first = study(clicks, tmp_path, trials=1)
-    assert "snips_draw" not in first["held"]
+    assert "quality_window" not in first["held"]
     assert len(study(clicks, tmp_path, trials=2)["trials"]) == 2
 
 

@@ -73,7 +73,7 @@ def as_model_of(given: Any, judged: Any, columns: Columns) -> Model:
 def as_methods(given: Methods, criterion: str | None = None) -> dict[str, Recommender]:
     """Methods by label, from names as on a command line (`ubo:dim=20`), methods, or both.
 
-    A criterion gives the settings `snips_…` that are still at their defaults.
+    The criterion is of every method that has one and is still at its default.
     """
     named: list[tuple[str | None, Any]]
     if isinstance(given, Mapping):
@@ -104,10 +104,10 @@ def _methods(given: Any) -> dict[str, Recommender]:
 
 
 def _choosing(method: Recommender, criterion: str) -> Recommender:
-    changed = checks.changed(method)
-    usual = criterion_named(criterion).settings()
-    own = {k: v for k, v in usual.items() if k in checks.known(type(method)) and k not in changed}
-    return replace(method, **own)
+    criterion_named(criterion)
+    has_one = "criterion" in checks.known(type(method))
+    own = "criterion" in checks.changed(method)
+    return replace(method, criterion=criterion) if has_one and not own else method  # type: ignore[call-arg]
 
 
 def as_protocol(given: str | Protocol, metrics: str | Iterable[str] | None = None) -> Protocol:

@@ -154,7 +154,7 @@ def training_line(model: "Model") -> str:
     if every := facts.get("refitted_on"):
         kept = f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
     if highest := peak(facts):
-        window = getattr(model.method, "snips_window", 1)
+        window = getattr(model.method, "quality_window", 1)
         kept += (
             f" (the mean held-out quality of {window} epochs chooses; by itself epoch {highest} "
             "was highest)"

@@ -317,10 +317,11 @@ def parse_methods(
     """Make methods from the text of a command line, each with the settings it has.
 
     A method is a name, or a name with settings: `ubo:strategy=joint:dim=20`. An assignment is
-    `dim=64` for every method that has the setting, or `ubo.dim=64` for one. A criterion gives
-    the settings `snips_…` that are not assigned.
+    `dim=64` for every method that has the setting, or `ubo.dim=64` for one. The criterion is of
+    every method that has one and is not assigned another.
     """
-    shared = {} if criterion is None else criterion_named(criterion).settings()
+    if criterion is not None:
+        criterion_named(criterion)
     labels = [name.strip() for name in names.split(",") if name.strip()]
     if not labels:
         raise InputError("no method given; name some, for example --methods popularity,mf,bpr")
@@ -338,8 +339,8 @@ def parse_methods(
     made = {}
     for label, given in own.items():
         name = label.split(":")[0]
-        usual = {key: value for key, value in shared.items() if key in checks.known(method(name))}
-        made[label] = make(name, **usual | given)
+        has_one = criterion is not None and "criterion" in checks.known(method(name))
+        made[label] = make(name, **({"criterion": criterion} if has_one else {}) | given)
     return made
 
 

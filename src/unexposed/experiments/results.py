@@ -16,6 +16,28 @@ from unexposed.files.whole import write_whole
 
 Line = dict[str, Any]
 
+# the criterion that the settings `snips_…` of stored results make, by those that differ
+CRITERION_OF = {
+    (1.5, 0.0, "all", "unclicked"): "uniform",
+    (1.5, 0.25, "all", "unclicked"): "popular",
+    (1.5, 0.5, "all", "unclicked"): "popular_half",
+    (-1.0, 0.0, "all", "unclicked"): "plain",
+    (-1.0, 0.0, "wtd", "unclicked"): "wtd",
+    (-1.0, 0.0, "all", "shown"): "shown",
+}
+
+
+def with_criterion(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stored result, with one criterion in place of the settings `snips_…`."""
+    own = {k: v for k, v in settings.items() if not k.startswith("snips_")}
+    if "snips_candidates_exponent" in settings:
+        usual = {"snips_draw": "all", "snips_among": "unclicked"} | settings
+        names = ("exponent", "candidates_exponent", "draw", "among")
+        own["criterion"] = CRITERION_OF[tuple(usual[f"snips_{name}"] for name in names)]
+    if "snips_window" in settings:
+        own["quality_window"] = settings["snips_window"]
+    return own
+
 
 def pack(values: NDArray[np.float64]) -> str:
     """Encode numbers as short text without loss: the distinct values, and an index for each.

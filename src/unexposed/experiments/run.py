@@ -17,7 +17,7 @@ from unexposed.evaluation.compare import Labelled
 from unexposed.experiments import provenance, results
 from unexposed.experiments.data import Data, completed, open_data
 from unexposed.experiments.kinds import KINDS
-from unexposed.experiments.results import Line
+from unexposed.experiments.results import Line, with_criterion
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Progress
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
@@ -110,7 +110,7 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     found["data"] = completed(found["data"] or {})
     if arm.method is not None and isinstance(found["settings"], dict):
         later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
-        found["settings"] = {**later, **found["settings"]}
+        found["settings"] = {**later, **with_criterion(found["settings"])}
         if "engine" in found["settings"]:
             found["settings"]["engine"] = asked["settings"].get("engine")
     return asked == found

@@ -187,13 +187,14 @@ def parse(document: dict[str, Any], *, name: str, where: str, studies: Studies) 
 
 
 def _with_criterion(document: dict[str, Any], where: str) -> dict[str, Any]:
-    """The document with the settings of its criterion; its own settings win."""
+    """The document with its criterion among the settings, unless they name another."""
     if "criterion" not in document:
         return document
     try:
-        chosen = criterion(document["criterion"]).settings()
+        criterion(document["criterion"])
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    chosen = {"criterion": document["criterion"]}
     return {**document, "settings": chosen | document.get("settings", {})}
 
 
@@ -236,9 +237,8 @@ def _arms(document: dict[str, Any], where: str, studies: Studies) -> dict[str, A
         for label, table in methods.items()
     }
     known = {name for arm in made.values() for name in checks.known(type(arm.method))}
-    implied = criterion(document["criterion"]).settings() if "criterion" in document else {}
     for name in document.get("settings", {}):
-        if name not in known and name not in implied:
+        if name not in known and name != "criterion":
             near = checks.nearest(name, known)
             raise InputError(f"{where}: no method here has a setting {name!r}; {near}")
     return made

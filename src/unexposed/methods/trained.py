@@ -16,13 +16,10 @@ from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
-    CANDIDATES,
-    EXPONENT,
+    CRITERIA,
+    DEFAULT,
     NOTHING_SHOWN,
-    Among,
     Criterion,
-    Draw,
-    K,
     held_out_quality,
     qualities,
 )
@@ -43,30 +40,10 @@ class TrainedMethod(Recommender):
     dim: int = setting(50, "length of a user's or item's vector", low=1)
     epochs: int = setting(200, "most passes over the clicks", low=1)
     patience: int = setting(60, "epochs without improvement before the end; 0: never", low=0)
-    snips_exponent: float = setting(
-        EXPONENT, "how strongly held-out clicks on popular items are weighed down", low=-1
+    criterion: str = setting(
+        DEFAULT, "how held-out clicks are read as the quality of an epoch", names=CRITERIA
     )
-    snips_k: int = setting(
-        K, "length of the list that held-out clicks judge; 0: the whole ranking", low=0
-    )
-    snips_candidates: int = setting(
-        CANDIDATES, "random unclicked items a held-out click is ranked among; 0: all of them", low=0
-    )
-    snips_candidates_exponent: float = setting(
-        0.0, "those items are drawn in proportion to clicks^exponent; 0: uniformly", low=0
-    )
-    snips_draw: Draw = setting(
-        "all", "which held-out clicks count; wtd: half, drawn as if exposure had been uniform"
-    )
-    snips_among: Among = setting(
-        "unclicked",
-        "what a held-out click is ranked among: unclicked items, or items that its user was shown "
-        "and did not click",
-    )
-    snips_pooled: bool = setting(
-        False, "every held-out click counts alike, and not every user with one"
-    )
-    snips_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
+    quality_window: int = setting(10, "epochs over which the held-out quality is averaged", low=1)
     epoch_by: Literal["held_out", "traffic"] = setting(
         "held_out",
         "what chooses the epoch: held-out clicks, or random traffic that training does not use",
@@ -78,18 +55,9 @@ class TrainedMethod(Recommender):
     )
 
     @property
-    def criterion(self) -> Criterion:
+    def chooses_by(self) -> Criterion:
         """How held-out clicks are read to choose the epoch."""
-        return Criterion(
-            "of the settings",
-            self.snips_exponent,
-            self.snips_k,
-            self.snips_candidates,
-            self.snips_candidates_exponent,
-            self.snips_draw,
-            self.snips_among,
-            self.snips_pooled,
-        )
+        return CRITERIA[self.criterion]
 
     @property
     def width(self) -> int:
@@ -98,7 +66,7 @@ class TrainedMethod(Recommender):
 
     def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> training.Loop:
         """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
-        by = self.criterion
+        by = self.chooses_by
         if held_out.n_clicks and self.judges_among_shown and side.passed_over is None:
             raise InputError(NOTHING_SHOWN)
 
@@ -107,7 +75,7 @@ class TrainedMethod(Recommender):
             return held_out_quality(scores, clicks, held_out, by, side.passed_over)
 
         chooses = quality if held_out.n_clicks else None
-        return training.Loop(self.name, self.epochs, self.patience, chooses, self.snips_window)
+        return training.Loop(self.name, self.epochs, self.patience, chooses, self.quality_window)
 
     def traffic_uses(self) -> list[str]:
         """What random traffic is for: `choice` of the epoch, and what a method adds."""
@@ -120,7 +88,7 @@ class TrainedMethod(Recommender):
 
     @property
     def judges_among_shown(self) -> bool:
-        return self.snips_among == "shown"
+        return self.chooses_by.among == "shown"
 
     def check_ranks(self) -> None:
         super().check_ranks()
@@ -210,7 +178,7 @@ class TrainedMethod(Recommender):
         self, traffic: Traffic, loop: training.Loop, clicks: Clicks, held_out: Clicks
     ) -> training.Loop:
         """The loop whose epoch is chosen by random traffic on pairs that nobody has clicked."""
-        quality = ByTraffic.of(traffic, clicks.union(held_out), k=self.snips_k or None)
+        quality = ByTraffic.of(traffic, clicks.union(held_out), k=self.chooses_by.k or None)
         return replace(
             loop, quality=lambda learned: quality(lambda u: self.scores(learned, u, clicks))
         )
@@ -227,7 +195,7 @@ class TrainedMethod(Recommender):
         scores = partial(self.scores, parameters, clicks=clicks)
         every = with_popular(rivals, clicks)
         by_all = qualities(scores, clicks, held_out, side.passed_over)
-        beside = on_held_out(scores, every, clicks, held_out, self.criterion)
+        beside = on_held_out(scores, every, clicks, held_out, self.chooses_by)
         return {"criteria": by_all, "verdict": beside}
 
 

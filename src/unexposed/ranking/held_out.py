@@ -17,27 +17,21 @@ from unexposed.ranking.rank import rank_among, rank_catalogue
 Draw = Literal["all", "wtd"]
 Among = Literal["unclicked", "shown"]
 
-# what suits a judged set of ten random items
-EXPONENT, K, CANDIDATES = 1.5, 3, 10
 DRAWN = 0.5  # share of the held-out clicks that a weighted draw keeps
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """How held-out clicks are read as a quality; each field is a method's setting `snips_…`."""
+    """How held-out clicks are read as a quality; the defaults suit ten random judged items."""
 
     about: str
-    exponent: float = EXPONENT
-    k: int = K  # 0: the whole ranking
-    candidates: int = CANDIDATES  # 0: all that there are
-    candidates_exponent: float = 0.0
-    draw: Draw = "all"
-    among: Among = "unclicked"
-    pooled: bool = False
-
-    def settings(self) -> dict[str, Any]:
-        """The settings of a trained method that make it choose by this criterion."""
-        return {f"snips_{n}": value for n, value in vars(self).items() if n != "about"}
+    exponent: float = 1.5  # how strongly clicks on popular items are weighed down; −1: not at all
+    k: int = 3  # length of the list that counts; 0: the whole ranking
+    candidates: int = 10  # items that a held-out click is ranked among; 0: all that there are
+    candidates_exponent: float = 0.0  # they are drawn in proportion to clicks^exponent
+    draw: Draw = "all"  # which held-out clicks count; wtd: half, as if exposure had been uniform
+    among: Among = "unclicked"  # or items that its user was shown and did not click
+    pooled: bool = False  # every held-out click counts alike, and not every user with one
 
 
 DEFAULT = "uniform"
