@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TORCH := torch==2.13.0  # a CPU build where the machine offers one, so its hash cannot be stated
-EXTRAS := tune report export serve sql test lint  # all but scale, whose packages are large
+EXTRAS := tune report export serve sql docs test lint  # all but scale, whose packages are large
 
 unexport PYTHONDONTWRITEBYTECODE  # packages are installed uncompiled: keep what is compiled when first imported
 

@@ -10,7 +10,7 @@ from exploring import HOSTILE, LONG, TITLES, Service, served
 from small import fitted
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.serve.held import Source
+from unexposed.serve.model import Source
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def service(teas, tmp_path_factory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def started(tmp_path_factory) -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
+        pytest.skip("Chromium is not installed")
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()

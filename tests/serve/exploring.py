@@ -15,8 +15,7 @@ from browser import Browser
 from unexposed.model.filters import Rules
 from unexposed.model.model import Model
 from unexposed.serve.app import application
-from unexposed.serve.held import Source
-from unexposed.serve.reloading import Current
+from unexposed.serve.model import Current, Source
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TITLES = {"t07": "Jasmine & pearl", "t11": "Smoked black", "t12": "Smoked green", HOSTILE: HOSTILE}
@@ -48,7 +47,7 @@ class Service:
 
 @contextmanager
 def served(model: Model, source: Source) -> Iterator[Service]:
-    model.save(source.folder)
+    model.save(source.path)
     current = Current(source, say=print)
     how = {"port": 0, "ws": "none", "lifespan": "on", "log_config": None}
     server = uvicorn.Server(uvicorn.Config(application(current), **how))
@@ -72,16 +71,6 @@ def visit(browser: Browser, service: Service, view: str = "start") -> None:
 
 def arrive(browser: Browser, service: Service, place: str) -> None:
     browser.open(f"{service.address}?{next(VISITS)}{place}")  # another query: loaded anew
-
-
-def tour(browser: Browser, service: Service, *views: str) -> Iterator[str]:
-    """Follow links through views of different users or items, as a reader would."""
-    visit(browser, service, "start")
-    for view in views or VIEWS:
-        if view != "start":
-            browser.run(f"main.replaceChildren(); location.hash = {json.dumps(VIEWS[view])}")
-            browser.wait(READY)
-        yield view
 
 
 def find(browser: Browser, text: str) -> None:

@@ -10,7 +10,9 @@ from unexposed.cli.talking import say
 
 def serve(
     folder: options.ModelFolder,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
+    ] = 8000,
     host: Annotated[
         str, typer.Option(help="Address to listen on: other machines can reach all but loopback.")
     ] = "127.0.0.1",
@@ -24,12 +26,11 @@ def serve(
     """Serve a model: JSON for programs, a page for people; a newer model is picked up."""
     from unexposed.extras import optional
 
-    for package in ("starlette", "uvicorn", "httptools"):
+    for package in ("starlette", "uvicorn", "httptools", "msgspec"):
         optional(package, extra="serve")
     from unexposed.data.read import check_title
-    from unexposed.serve.held import Source
-    from unexposed.serve.running import Settings, leave, run
+    from unexposed.serve.app import run
+    from unexposed.serve.model import Source
 
     check_title(titles, title)
-    run(Settings(Source(folder, titles, title), host, port, workers, log), say)
-    leave()
+    run(Source(folder, titles, title), host=host, port=port, workers=workers, log=log, say=say)

@@ -72,7 +72,7 @@ function describe({ method, users, items, clicks, saved, verdict }) {
 }
 
 const models = new Set(); // seen so far: with several workers an older one may answer once more
-const nameOfModel = ({ saved, generation }) => `${saved} ${generation}`;
+const nameOfModel = ({ saved }) => saved;
 
 function take(model) {
   page.model = model;
