@@ -30,7 +30,7 @@ from engine_cuda import Log, engine, sampler, simulated, some_validation, time_e
 from unexposed import ranks
 from unexposed.data.simulate import world
 from unexposed.engine.cuda.engine import CudaEngine
-from unexposed.engine.exchange import USER_TABLES, Shared
+from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.methods import make
@@ -38,6 +38,8 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
+
+USER_TABLES = ("user_factors", "exposure_user_factors")
 
 SLOWER, APART = 1.05, 1e-4  # what a group of one may cost, and how far float32 may be off
 SIZES = {"small": (20_000, 2_000, 1 << 10), "large": (400_000, 40_000, 1 << 16)}

@@ -134,7 +134,7 @@ def random_marks(samples: Samples, *, kind: str, seed: int = 9) -> Marks:
 
 def fixed_columns(relevance: DotProduct, tables: Tables) -> list[NDArray[Any]]:
     """Views of the columns of ones."""
-    fixed = {name: relevance.columns(name).fixed for name in ("user_factors", "item_factors")}
+    fixed = {name: relevance.tables[name].fixed for name in ("user_factors", "item_factors")}
     return [tables[name][:, column] for name, column in fixed.items() if column is not None]
 
 

@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.engine.exchange import USER_TABLES
-
 
 @dataclass
 class Meeting:
@@ -76,7 +74,7 @@ class InThreads:
         return np.unique(np.concatenate(every), return_counts=True)
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        shared = {n: g.detach().clone() for n, g in gradients.items() if n not in USER_TABLES}
+        shared = {n: g.detach().clone() for n, g in gradients.items()}
         self.n_bytes.append(sum(g.numel() * g.element_size() for g in shared.values()))
         every = self.meeting.tell(self.rank, shared)
         sums = {n: torch.stack([other[n] for other in every]).sum(0) for n in shared}

@@ -1,56 +1,61 @@
 """Any relevance model under the reference engine: every loss, every strategy, a whole method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, get_args
 
 import numpy as np
 import pytest
 import torch
 
+from unexposed.data.clicks import Clicks
+from unexposed.data.ids import Ids
 from unexposed.data.simulate import world
 from unexposed.engine.objective import Objective, Optimiser, Strategy
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, low_variance
-from unexposed.maths.relevance import DotProduct, Touched, WithFeatures, rows_of
-from unexposed.methods import METHODS, load
-from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.composition import Composition
-from unexposed.methods.exposures import Gated, Popularity
-from unexposed.methods.shared_settings import PairSettings
+from unexposed.maths.relevance import (
+    RELEVANCE,
+    DotProduct,
+    Relevance,
+    Table,
+    WithFeatures,
+    normal,
+)
+from unexposed.methods import load, make
+from unexposed.progress import Silent
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training.strategy import ExposureLearning, Guide
 
 USERS, ITEMS, DIM, ETA, OFFSET = 5, 6, 3, 0.3, 0.4
 FIRST_MOMENT = 0.1  # 1 − β₁: what the first moment holds of the gradient after one step
 
 
 @dataclass(frozen=True)
-class Bent:
+class Bent(Relevance):
     """logit = tanh(ω_u M)ᵀω_i + b_i, which is not a dot product."""
 
     dim: int
     scale: float = 0.3
+    biases: str = "none"
+    tables: ClassVar[dict[str, Table]] = {
+        "user_rows": Table("users"),
+        "item_rows": Table("items"),
+        "item_bias": Table("items"),
+        "mixing": Table("shared"),
+    }
 
-    def initial(self, n_users, n_items, rng):
-        shapes = {
-            "user_rows": (n_users, self.dim),
-            "item_rows": (n_items, self.dim),
-            "item_bias": (n_items,),
-            "mixing": (self.dim, self.dim),
-        }
-        drawn = {name: rng.normal(0, self.scale, shape) for name, shape in shapes.items()}
-        return {name: values.astype(np.float32) for name, values in drawn.items()}
+    @property
+    def width(self):
+        return self.dim
 
-    def touched(self, tables, users, items):
-        whole = torch.arange(self.dim)
+    def initial(self, n_users, n_items, rng, rows=None):
         return {
-            "user_rows": rows_of(users),
-            "item_rows": rows_of(items),
-            "item_bias": rows_of(items),
-            "mixing": Touched(whole, torch.full_like(whole, len(users))),
+            "user_rows": normal(rng, (n_users, self.dim), self.scale, rows),
+            "item_rows": normal(rng, (n_items, self.dim), self.scale),
+            "item_bias": normal(rng, (n_items,), self.scale),
+            "mixing": normal(rng, (self.dim, self.dim), self.scale),
         }
 
     def logits(self, tables, users, items):
@@ -59,10 +64,6 @@ class Bent:
 
     def item_vectors(self, tables, items):
         return tables["item_rows"][items]
-
-    def scores(self, tables, users):
-        bent = np.tanh(tables["user_rows"][users] @ tables["mixing"])
-        return bent @ tables["item_rows"].T + tables["item_bias"]
 
 
 FEATURES = np.array(  # item 0 has none, no item has the last
@@ -274,7 +275,7 @@ def test_features_move_the_bias_of_an_item_and_never_its_column_of_ones():
     _, after = step(model, Objective("low_variance"), parameters)
     assert (after["item_feature_weight"][:, DIM] == 0).all()
     assert (np.abs(after["item_feature_weight"][:3, DIM + 1]) > 0).all()
-    assert (model.combined(after)["item_factors"][:, DIM] == 1).all()
+    assert (model.kept(after)["item_factors"][:, DIM] == 1).all()
 
 
 def test_an_item_that_nobody_clicked_starts_without_a_vector_of_its_own():
@@ -286,45 +287,67 @@ def test_an_item_that_nobody_clicked_starts_without_a_vector_of_its_own():
 def test_combined_and_separated_item_vectors_undo_each_other():
     model = MODELS["features"]
     tables = {k: v.astype(np.float32) for k, v in start(model).items()}
-    again = model.separated(model.combined(tables))
+    again = model.continued(model.kept(tables))
     np.testing.assert_allclose(again["item_factors"], tables["item_factors"], atol=1e-6)
     users = np.arange(USERS)
-    scores = DotProduct(DIM, 0.3).scores(model.combined(tables), users)
+    scores = DotProduct(DIM, 0.3).scores(model.kept(tables), users)
     np.testing.assert_allclose(model.scores(tables, users), scores, atol=1e-6)
     assert np.abs(scores - DotProduct(DIM, 0.3).scores(tables, users)).max() > 0.1
 
 
-@dataclass(frozen=True)
-class BentMethod(PairSettings, ComposedMethod):
-    """A method with this relevance and a learned exposure."""
-
-    name: ClassVar[str] = "bent"
-
-    def composition(self):
-        guide = Guide(0.5, 1, "popular", 0, True)
-        return Composition(
-            relevance=Bent(self.dim, 0.1),
-            loss="low_variance",
-            exposure=Gated(Popularity(0.5, 0.01), 0.0, 0.0, 0.1, item_table="item_rows"),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from),
-            learning=ExposureLearning("bilevel", 1e-3, 0.0, 1.0, 1e-2, guide),
-        )
+def test_scores_are_the_logits_of_a_user_against_every_item():
+    model = MODELS["bent"]
+    tables = model.initial(USERS, ITEMS, np.random.default_rng(0))
+    expected = np.tanh(tables["user_rows"][[3, 1]] @ tables["mixing"]) @ tables["item_rows"].T
+    found = model.scores(tables, np.array([3, 1]))
+    np.testing.assert_allclose(found, expected + tables["item_bias"], atol=1e-6)
 
 
-def test_a_method_of_any_relevance_learns_saves_and_refuses_the_rest(tmp_path, monkeypatch):
-    monkeypatch.setitem(METHODS, "bent", BentMethod)
-    clicks = world(60, 30, seed=1).clicks(0)
-    settings = {"dim": 4, "epochs": 25, "learning_rate": 0.02, "batch_size": 64}
-    model = BentMethod(**settings).fit(clicks, seed=0)
+# a whole method
+
+CLICKS = world(60, 30, seed=1).clicks(0)
+SETTINGS = {"dim": 4, "epochs": 25, "learning_rate": 0.02, "batch_size": 64, "relevance": "bent"}
+NEWCOMER = CLICKS.item_ids.values[CLICKS.items[CLICKS.users == 7]].tolist()
+
+
+@pytest.fixture
+def bent(monkeypatch):
+    """All that it takes to add a relevance: a class, and a line."""
+    monkeypatch.setitem(RELEVANCE, "bent", Bent)
+
+
+@pytest.mark.parametrize("name", ["ubo", "bpr"])
+def test_a_relevance_of_ones_own_trains_saves_loads_serves_and_folds_in(name, bent, tmp_path):
+    model = make(name, **SETTINGS, initial_scale=0.1).fit(CLICKS, seed=0, progress=Silent())
     assert model.facts["engine"] == "reference"
-    assert model.facts["losses"][-1] < 0.9 * model.facts["losses"][0]
+    assert model.facts["losses"][-1] < 0.95 * model.facts["losses"][0]
     model.save(tmp_path / "model")
-    users = clicks.user_ids.values[:5].tolist()
-    again = load(tmp_path / "model").recommend(users, k=3)
-    assert again.equals(model.recommend(users, k=3))
+    again, users = load(tmp_path / "model"), CLICKS.user_ids.values[:5].tolist()
+    assert again.recommend(users, k=3).equals(model.recommend(users, k=3))
+    assert model.method.user_tables(model.parameters) >= {"user_rows"}
     with pytest.raises(InputError, match="no item vectors"):
-        model.similar_items(clicks.item_ids.values[0])
-    with pytest.raises(InputError, match="cannot fold in"):
-        model.recommend_for(clicks.item_ids.values[:3].tolist())
+        model.similar_items(CLICKS.item_ids.values[0])
     with pytest.raises(InputError, match="dot products only"):
-        BentMethod(**settings, engine="cpu").fit(clicks)
+        make(name, **SETTINGS, engine="cpu").fit(CLICKS)
+    # a newcomer with the clicks of a user is given much the same scores
+    log = CLICKS.pick(CLICKS.users == 7)
+    newcomer = Clicks.from_pairs(
+        np.zeros(len(log), dtype=int), log.items, user_ids=Ids.of(["new"]), item_ids=log.item_ids
+    )
+    both = model.fold_in(newcomer).scores(np.array([7, 60], dtype=np.int32))
+    assert np.corrcoef(both)[0, 1] > 0.8
+    assert len(model.recommend_for(NEWCOMER, k=3)) == 3
+
+
+def test_a_loss_without_a_kernel_trains_updates_and_folds_in(monkeypatch):
+    slow = replace(LOSSES["low_variance"], kernel=None)
+    settings = {n: v for n, v in SETTINGS.items() if n != "relevance"}
+    method = make("umf", **settings)
+    fast = method.fit(CLICKS, seed=0, progress=Silent())
+    monkeypatch.setitem(LOSSES, "low_variance", slow)
+    model = method.fit(CLICKS, seed=0, progress=Silent())
+    assert model.facts["engine"] == "reference"
+    lists = [one.recommend_for(NEWCOMER, k=3)["item"].to_list() for one in (fast, model)]
+    assert lists[0] == lists[1]
+    newer = Clicks.from_pairs([0], [5], user_ids=Ids.of(["new"]), item_ids=CLICKS.item_ids)
+    assert len(model.update(newer, epochs=2, progress=Silent()).recommend(["new"], k=3)) == 3

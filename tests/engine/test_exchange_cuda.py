@@ -20,13 +20,13 @@ from engine_problem import (
     random_problem,
 )
 from ranks_in_threads import InThreads, Meeting
+from thread_ranks import USER_TABLES
 
 from small import clicks_of
 from unexposed import ranks
 from unexposed.engine import build, cuda
 from unexposed.engine.cuda import device, divided
 from unexposed.engine.cuda.engine import CudaEngine
-from unexposed.engine.exchange import USER_TABLES
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError

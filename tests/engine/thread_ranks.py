@@ -11,8 +11,10 @@ from engine_problem import Problem
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.engine.exchange import USER_TABLES, Shared
+from unexposed.engine.exchange import Shared
 from unexposed.ranks import Ranks
+
+USER_TABLES = ("user_factors", "exposure_user_factors")
 
 
 class Board:

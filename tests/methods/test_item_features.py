@@ -116,19 +116,24 @@ def test_a_new_user_is_folded_in_without_learning_that_new_items_are_disliked(sh
         "n_clicks": 300,
         "batch_size": 128,
         "epochs": 10,
+        "relevance": model.method.composition().relevance,
     }
-    parts = model.method.composition().objective(), model.method.optimiser()
+    parts = model.method.composition().loss, model.method.optimiser()
     items = model.parameters["item_factors"]
+
+    def solved(table, **given):
+        return solve({"item_factors": table}, one, *parts, **given)["user_factors"]
+
     new = shop[0].item_counts == 0
     others = np.where(new[:, None], 5, items)
-    found = [solve(table, one, *parts, counted=~new, **given) for table in (items, others)]
+    found = [solved(table, counted=~new, **given) for table in (items, others)]
     np.testing.assert_array_equal(found[0], found[1])
-    free = [solve(table, one, *parts, **given) for table in (items, others)]
+    free = [solved(table, **given) for table in (items, others)]
     assert np.abs(free[0] - free[1]).max() > 0.01
     rows = model.method.user_rows(model.parameters, one, trained_on=shop[0], epochs=10)[
         "user_factors"
     ]
-    everyone = solve(items, one, *parts, counted=~new, **given | {"n_clicks": len(shop[0])})
+    everyone = solved(items, counted=~new, **given | {"n_clicks": len(shop[0])})
     np.testing.assert_array_equal(rows, everyone)
 
 

@@ -14,11 +14,11 @@ from command import ended
 from small import WITH_VECTORS, clicks_of, fitted
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
+from unexposed.maths.relevance import Vectors
 from unexposed.methods import METHODS
 from unexposed.model import export
 from unexposed.model.export import build_index, export_model, index_recall
 from unexposed.model.model import Model
-from unexposed.model.recommender import Vectors
 
 MEASURED = {"usearch": "recall@10 against exact search", "onnx": "by onnxruntime"}
 AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]

@@ -72,7 +72,7 @@ def trained(user, items, exposure, loss, drawing, optimiser, relevance=None):
     law, known = drawing.law(TRAINED_ON), {"n_items": N_ITEMS, "seed": SEED}
     epochs = drawn_for(user, clicked, drawing, law=law, n_batches=N_BATCHES, **known)
     relevance = relevance or DotProduct(DIM, 0.0)
-    parameters = {"user_factors": relevance.new_users(2), "item_factors": items}
+    parameters = relevance.new_users({}, 2) | {"item_factors": items}
     given = {"exposure": exposure, "relevance": relevance, "dtype": torch.float64}
     engine = ReferenceEngine(Objective(loss), optimiser, parameters, **given)
     weight = drawing.weight(CLICKED, law)[user]
@@ -111,9 +111,9 @@ def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
     exposure = rng.uniform(0.2, 0.9, N_ITEMS)
     optimiser = Optimiser(0.05, 0.01)
     found = solve(
-        items,
+        {"item_factors": items},
         CLICKED,
-        Objective(loss),
+        loss,
         optimiser,
         exposure=exposure,
         drawing=drawing,
@@ -121,7 +121,8 @@ def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
         n_clicks=BATCH_SIZE * N_BATCHES,
         batch_size=BATCH_SIZE,
         epochs=EPOCHS,
-    )
+        relevance=DotProduct(DIM, 0.0),
+    )["user_factors"]
     assert np.abs(found).max() > 0.2  # far from the start
     for user, vector in enumerate(found):
         expected = trained(user, items, exposure, loss, drawing, optimiser)
@@ -139,9 +140,9 @@ def test_a_vector_with_its_bias_is_what_training_learns_with_the_items_fixed(los
     exposure, drawing = rng.uniform(0.2, 0.9, N_ITEMS), Drawing(2, "unbiased")
     optimiser = Optimiser(0.05, 0.5)  # a decay that would be seen on a bias
     found = solve(
-        items,
+        {"item_factors": items},
         CLICKED,
-        Objective(loss),
+        loss,
         optimiser,
         exposure=exposure,
         drawing=drawing,
@@ -149,7 +150,7 @@ def test_a_vector_with_its_bias_is_what_training_learns_with_the_items_fixed(los
         batch_size=BATCH_SIZE,
         epochs=EPOCHS,
         relevance=relevance,
-    )
+    )["user_factors"]
     assert (found[:, -1] == 1).all()
     for user, vector in enumerate(found):
         expected = trained(user, items, exposure, loss, drawing, optimiser, relevance)
@@ -204,18 +205,20 @@ def test_clicks_are_spread_evenly_over_the_batches():
 
 
 def solved(*, decay=0.0, n_clicks=40, batch_size=8, threads=None):
+    items = np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32)
     return solve(
-        np.random.default_rng(0).normal(size=(N_ITEMS, DIM)).astype(np.float32),
+        {"item_factors": items},
         CLICKED,
-        Objective("low_variance"),
+        "low_variance",
         Optimiser(0.05, decay),
         exposure=None,
         drawing=Drawing(2),
         n_clicks=n_clicks,
         batch_size=batch_size,
         epochs=5,
+        relevance=DotProduct(DIM, 0.0),
         threads=threads,
-    )
+    )["user_factors"]
 
 
 def test_a_training_smaller_than_a_batch_is_one_batch():

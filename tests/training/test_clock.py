@@ -96,7 +96,7 @@ def test_the_first_step_descends_the_gradient_over_all_users_with_clicks(form, o
 def test_a_column_of_ones_gives_the_step_no_direction():
     ones = Factors(FACTORS.users.copy(), FACTORS.items.copy())
     ones.users[:, 2] = ones.items[:, 1] = 1
-    free, held = clock(), clock(fixed=(2, 1))
+    free, held = clock(), clock(relevance=DotProduct(1, 0.0, "both"))
     free.step(ones)
     held.step(ones)
     direction = item_level.validation_gradient(ones, GUIDE.users, GUIDE.items, GUIDE.relevant)
@@ -117,8 +117,8 @@ def test_a_look_ahead_moves_the_weights_that_features_share():
         "item_factors": FACTORS.items,
         "item_feature_weight": rng.normal(size=(2, DIM)).astype(np.float32),
     }
-    whole = model.combined(tables)
-    moved, without = clock(featured=model), clock()
+    whole = model.kept(tables)
+    moved, without = clock(relevance=model), clock()
     for one in (moved, without):
         one.step(Factors(whole["user_factors"], whole["item_factors"]))
     leaves = {k: torch.tensor(v, dtype=torch.float64).requires_grad_() for k, v in tables.items()}

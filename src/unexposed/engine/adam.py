@@ -11,6 +11,7 @@ have none (`relevance.Columns`).
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.late import Tensor, torch
@@ -31,7 +32,7 @@ class RowAdam:
     ) -> None:
         self._table = table
         self._learning_rate = learning_rate
-        self._weight_decay = torch.full(table.shape[1:], weight_decay, dtype=table.dtype)
+        self._weight_decay = torch.full_like(table[:1], weight_decay).squeeze(0)
         if decaying is not None:
             self._weight_decay[decaying:] = 0
         self._first = torch.zeros_like(table)
@@ -57,9 +58,17 @@ class RowAdam:
         self._table[rows] = row - self._learning_rate * (first / (1 - BETA1**number)) / scale
 
 
-def tables_of(tables: Mapping[str, Tensor], adam: Mapping[str, RowAdam]) -> dict[str, NDArray[Any]]:
-    """Tables and their moments as arrays that share their memory."""
-    found = {name: table.numpy() for name, table in tables.items()}
+def memory_of(tables: Mapping[str, Tensor], adam: Mapping[str, RowAdam]) -> dict[str, Tensor]:
+    """Tables and their moments, by name."""
+    memory = dict(tables)
     for name, optimiser in adam.items():
-        found |= {f"{name}.{m}": t.numpy() for m, t in optimiser.moments().items()}
-    return found
+        memory |= {f"{name}.{moment}": t for moment, t in optimiser.moments().items()}
+    return memory
+
+
+def put_back(memory: Mapping[str, Tensor], state: Mapping[str, NDArray[Any]]) -> None:
+    """Copy a state into tensors of the same shapes."""
+    for name, tensor in memory.items():
+        if tuple(tensor.shape) != state[name].shape:
+            raise ValueError(f"{name} has not the shape it has here")
+        tensor.copy_(torch.from_numpy(np.array(state[name])))

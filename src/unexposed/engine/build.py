@@ -10,10 +10,18 @@ from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.cuda.device import take_card
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import Shared
-from unexposed.engine.objective import Engine, Initial, Name, Objective, Optimiser, has_closed_form
+from unexposed.engine.objective import (
+    PRODUCT,
+    Engine,
+    Initial,
+    Name,
+    Objective,
+    Optimiser,
+    has_closed_form,
+)
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct, Relevance
+from unexposed.maths.relevance import Relevance
 from unexposed.sampling.validation import ValidationSet
 
 NO_CARD = "the cuda engine needs a CUDA GPU and triton; use engine cpu or auto"
@@ -27,19 +35,17 @@ def build(
     exposure: NDArray[Any] | None = None,
     features: NDArray[Any] | None = None,
     validation: ValidationSet | None = None,
-    relevance: Relevance | None = None,
+    relevance: Relevance = PRODUCT,
     marked: bool = False,
     shared: Shared | None = None,
     name: Name = "auto",
 ) -> Engine:
     """The engine of this name, or the fastest one that knows the objective and runs here.
 
-    Without a relevance model it is the dot product of `user_factors` and `item_factors`. `marked`
-    says that samples will have marks, which the cuda engine does not run. With `shared`, tables,
-    exposure, features and validation pairs are those of this rank's users.
+    `marked` says that samples will have marks, which the cuda engine does not run. With `shared`,
+    tables, exposure, features and validation pairs are those of this rank's users.
     """
-    is_product = relevance is None or isinstance(relevance, DotProduct)
-    known = is_product and has_closed_form(objective, parameters, features)
+    known = has_closed_form(objective, parameters, features, relevance)
     if name == "auto":
         on_gpu = cuda.available() and not marked and shared is None  # ranks ask for cards by name
         name = "reference" if not known else "cuda" if on_gpu else "cpu"
@@ -55,7 +61,7 @@ def build(
     }
     if name == "reference":
         return ReferenceEngine(objective, optimiser, parameters, exchange=shared, **given)
-    if not is_product:
+    if relevance.kernel is None:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
     if name == "cpu":
         given |= {"marked": marked, "exchange": shared}

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from unexposed.late import Tensor, torch
 from unexposed.ranks import Ranks
 
-USER_TABLES = ("user_factors", "exposure_user_factors")  # the rest is shared by all users
-
 
 class Exchange(Protocol):
     """What a rank takes of a batch, and what it adds to the gradients of the others."""
@@ -30,7 +28,7 @@ class Exchange(Protocol):
         ...
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Gradients by table, summed over ranks where users share the table."""
+        """Gradients by table, summed over ranks: of tables that users share."""
         ...
 
 
@@ -62,9 +60,8 @@ class Shared:
         return self._ranks
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        shared = {n: g for n, g in gradients.items() if n not in USER_TABLES}
-        buffer = torch.cat([g.detach().reshape(-1) for g in shared.values()])
+        buffer = torch.cat([g.detach().reshape(-1) for g in gradients.values()])
         self._ranks.add_up(buffer)
-        parts = buffer.split_with_sizes([g.numel() for g in shared.values()])
-        sums = {n: p.reshape(g.shape) for (n, g), p in zip(shared.items(), parts, strict=True)}
-        return {**gradients, **sums}
+        parts = buffer.split_with_sizes([g.numel() for g in gradients.values()])
+        named = zip(gradients.items(), parts, strict=True)
+        return {name: part.reshape(g.shape) for (name, g), part in named}

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES, kernel_of
+from unexposed.maths.relevance import DotProduct, Relevance, Table
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -79,6 +80,11 @@ class Engine(Protocol):
         """Put back the parameters, moments and steps that `state` gave."""
         ...
 
+    @property
+    def user_arrays(self) -> frozenset[str]:
+        """The arrays of `state` that have a row for each user."""
+        ...
+
     def give_exposure(self, table: NDArray[Any]) -> None:
         """Replace the given exposure of each item, (n_items,)."""
         ...
@@ -108,16 +114,25 @@ def put_back(tables: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any
         table[...] = state[name]
 
 
-RELEVANCE = ("user_factors", "item_factors")
-FREE_EXPOSURE = ("exposure_user_factors", "gate_weight", "gate_bias")
+FACTORS = ("user_factors", "item_factors")  # the tables of the relevance "dot"
+EXPOSURE_TABLES = {  # of a learned exposure; the second takes the place of the first
+    "exposure_user_factors": Table("users"),
+    "exposure_feature_weight": Table("shared"),
+    "gate_weight": Table("shared"),
+    "gate_bias": Table("shared"),
+}
+PRODUCT = DotProduct(0, 0.0)
 
 
 def has_closed_form(
-    objective: Objective, parameters: Initial, features: NDArray[Any] | None
+    objective: Objective,
+    parameters: Initial,
+    features: NDArray[Any] | None,
+    relevance: Relevance = PRODUCT,
 ) -> bool:
     """Whether the fast engines know the objective; the reference knows the rest."""
-    if features is not None:
+    if relevance.kernel is None or features is not None or "exposure_feature_weight" in parameters:
         return False
     if objective.strategy is None:
-        return kernel_of(objective.loss) is not None and set(parameters) == set(RELEVANCE)
-    return objective.loss == "low_variance" and set(parameters) == {*RELEVANCE, *FREE_EXPOSURE}
+        return kernel_of(objective.loss) is not None
+    return objective.loss == "low_variance"

@@ -18,7 +18,7 @@ class BPR(ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(pairwise=True),
+            relevance=self.relevance_model(pairwise=True),
             loss="pairwise",
             drawing=Drawing(
                 self.negatives, source=self.negatives_from, exponent=self.negatives_exponent

@@ -122,6 +122,10 @@ class CJMF(TrainedMethod):
             tables["residual_item_factors"] = np.zeros(items, dtype=np.float32)
         return tables
 
+    def user_tables(self, parameters: Parameters) -> frozenset[str]:
+        del parameters
+        return frozenset({"submodel_user_factors"})
+
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         """The mean of σ(ω_uᵀω_i) over the sub-models."""
         del clicks

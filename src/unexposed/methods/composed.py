@@ -17,19 +17,18 @@ from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
 from unexposed.engine.exchange import Shared
-from unexposed.engine.objective import RELEVANCE, DrawsSamples, Engine, Name, Optimiser
-from unexposed.errors import InputError
+from unexposed.engine.objective import DrawsSamples, Engine, Name, Optimiser
+from unexposed.errors import InputError, did_you_mean
 from unexposed.maths.item_level import log_share
 from unexposed.maths.losses import PAIRWISE_LOSSES
-from unexposed.maths.relevance import ITEM_FEATURES, Biases, DotProduct, WithFeatures, columns_of
-from unexposed.methods.composition import BIAS_START, Composition, bias_start, check_biases, initial
+from unexposed.maths.relevance import ITEM_FEATURES, RELEVANCE, Biases, Relevance, Vectors
+from unexposed.methods.composition import Composition
 from unexposed.methods.exposures import OnClock
 from unexposed.methods.known import Counts, Known, Told
 from unexposed.methods.shared_settings import PopularitySettings
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.graph import Graph
-from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import Block
@@ -86,6 +85,7 @@ class ComposedMethod(TrainedMethod):
         search=[0.0, 0.5],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
+    relevance: str = setting("dot", f"how vectors make a logit: {', '.join(RELEVANCE)}")
     biases: bool = setting(
         False,
         "add a bias of the user and one of the item to the logit, without weight decay",
@@ -105,19 +105,24 @@ class ComposedMethod(TrainedMethod):
     )
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.relevance not in RELEVANCE:
+            near = did_you_mean(self.relevance, RELEVANCE)
+            raise InputError(f"no relevance {self.relevance!r}; {near}")
+
     @abstractmethod
     def composition(self) -> Composition:
         """The parts of this method, from its settings."""
 
-    def dot_product(self, *, pairwise: bool = False) -> DotProduct:
-        """ω_uᵀω_i; with the setting `biases`, + b_u + b_i, or + b_i for a pairwise loss."""
+    def relevance_model(self, *, pairwise: bool = False) -> Relevance:
+        """The relevance of this name; with `biases`, + b_u + b_i, or + b_i for a pairwise loss."""
         biases: Biases = "none" if not self.biases else "item" if pairwise else "both"
-        return DotProduct(self.dim, self.initial_scale, biases)
+        return RELEVANCE[self.relevance](self.dim, self.initial_scale, biases)
 
     @property
     def width(self) -> int:
-        relevance = self.composition().relevance
-        return relevance.width if isinstance(relevance, DotProduct) else self.dim
+        return self.composition().relevance.width
 
     def optimiser(self) -> Optimiser:
         return self.composition().optimiser(self.learning_rate, self.weight_decay)
@@ -154,17 +159,12 @@ class ComposedMethod(TrainedMethod):
         self, clicks: Clicks, side: Side, rng: np.random.Generator, *, marked: bool = False
     ) -> Engine:
         """The engine that will train this method, before its first step."""
-        parts = self.composition()
-        relevance = parts.relevance_of(parts.learned_from(clicks, side))
-        check_biases(side.start, biases=bool(bias_start(relevance)))
-        earlier, featured = side.start, self._featured(clicks, side)
-        if featured is not None:
-            relevance = featured
-            earlier = earlier and featured.separated(earlier)
-        start = initial(relevance, clicks, rng)
+        parts, relevance = self.composition(), self._relevance_of(clicks, side)
+        earlier = None if side.start is None else relevance.continued(side.start)
         n_users, own = clicks.n_users, None
         if clicks.share is not None:
             n_users, own = clicks.share.n_users, clicks.share.users
+        start = relevance.initial(n_users, clicks.n_items, rng, own)
         start |= parts.exposure.initial(n_users, self.width, side, rng, own)
         guide = None
         if parts.objective().strategy is not None and parts.learning is not None:
@@ -206,17 +206,15 @@ class ComposedMethod(TrainedMethod):
             progress.note("features run on the reference engine, the slowest")
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
-        featured = self._featured(clicks, side)
-        biases = bias_start(parts.relevance_of(parts.learned_from(clicks, side)))
+        relevance = self._relevance_of(clicks, side)
 
-        def learned() -> Parameters:
-            found = engine.parameters()
-            return found if featured is None else featured.combined(found)
+        def parameters() -> Parameters:
+            return parts.exposure.kept(relevance.kept(engine.parameters()), clicks, side)
 
         trainee = training.Trainee(
-            *self._steps_and_epoch(engine, told, seed, rng, featured),
-            parameters=lambda: parts.exposure.kept(learned(), clicks, side) | biases,
-            memory=Memory(kind, engine.state, engine.restore, rng),
+            *self._steps_and_epoch(engine, told, seed, rng, relevance),
+            parameters=parameters,
+            memory=Memory(kind, engine.state, engine.restore, rng, engine.user_arrays),
             facts={"engine": name} | told.facts | ({"ranks": others.size} if others else {}),
         )
         clock = self._clock(clicks, told, rng)
@@ -233,8 +231,8 @@ class ComposedMethod(TrainedMethod):
         ):
             return None
         drawing, learned_from = parts.drawing, told.clicks
-        featured = self._featured(clicks, side)
-        counted: Any = 1 if featured is None else featured.clicked
+        relevance = self._relevance_of(clicks, side)
+        counted: Any = 1 if relevance.counted is None else relevance.counted
         return ExposureClock(
             parts.exposure.form,
             learned_from,
@@ -245,22 +243,15 @@ class ComposedMethod(TrainedMethod):
             learning_rate=learning.learning_rate,
             weight_decay=learning.weight_decay,
             weight=lambda users: drawing.expected_weight(learned_from, users) * counted,
-            fixed=tuple(columns_of(parts.relevance, table).fixed for table in RELEVANCE),
-            featured=featured,
+            relevance=relevance,
             given=told.given_pairs(),
             rng=rng,
         )
 
-    def _featured(self, clicks: Clicks, side: Side) -> WithFeatures | None:
-        """The relevance of items with features; None: there are none."""
-        if side.item_rows is None:
-            return None
+    def _relevance_of(self, clicks: Clicks, side: Side) -> Relevance:
+        """The relevance, built for these clicks and the features of their items."""
         parts = self.composition()
-        learned_from = parts.learned_from(clicks, side)
-        relevance = parts.relevance_of(learned_from)
-        if not isinstance(relevance, DotProduct):
-            raise InputError(f"{self.name} cannot use item_features: they belong to a dot product")
-        return WithFeatures(relevance, side.item_rows, learned_from.item_counts > 0)
+        return parts.relevance_of(parts.learned_from(clicks, side), side.item_rows)
 
     def pairs_of_epoch(self, clicks: Clicks) -> int:
         parts = self.composition()
@@ -273,13 +264,9 @@ class ComposedMethod(TrainedMethod):
         told: Told,
         seed: int,
         rng: np.random.Generator,
-        featured: WithFeatures | None = None,
+        relevance: Relevance,
     ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
-        """One epoch of training, on samples drawn by the engine if it can, else here.
-
-        Where items have features, those that nobody clicked count for nothing when drawn: they
-        would teach that what is new is disliked.
-        """
+        """One epoch of training, on samples drawn by the engine if it can, else here."""
         clicks, marking = told.clicks, told.marking
         drawing, size = self.composition().drawing, self.batch_size
 
@@ -296,11 +283,12 @@ class ComposedMethod(TrainedMethod):
             )
 
         def drawn() -> Samples:
-            found = sampler.draw(rng)
-            if featured is not None:
-                usual = 1 if found.item_weight is None else found.item_weight
-                found = replace(found, item_weight=(featured.clicked * usual).astype(np.float32))
-            return found if marking is None else marking.mark(found, rng)
+            samples = sampler.draw(rng)
+            if relevance.counted is not None:
+                usual = 1 if samples.item_weight is None else samples.item_weight
+                by_item = (relevance.counted * usual).astype(np.float32)
+                samples = replace(samples, item_weight=by_item)
+            return samples if marking is None else marking.mark(samples, rng)
 
         return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 
@@ -309,15 +297,15 @@ class ComposedMethod(TrainedMethod):
         return self.composition().relevance.scores(parameters, users)
 
     def vectors(self, parameters: Parameters) -> Vectors | None:
-        if not isinstance(self.composition().relevance, DotProduct):
-            return None
-        return Vectors(parameters["user_factors"], parameters["item_factors"])
+        return self.composition().relevance.vectors(parameters)
 
     def tastes(self, parameters: Parameters) -> Vectors | None:
-        relevance, found = self.composition().relevance, self.vectors(parameters)
-        if found is None or not isinstance(relevance, DotProduct):
-            return found
-        return Vectors(*(relevance.without_biases(rows) for rows in found))
+        return self.composition().relevance.tastes(parameters)
+
+    def user_tables(self, parameters: Parameters) -> frozenset[str]:
+        parts = self.composition()
+        own = {name for name, t in parts.relevance.tables.items() if t.rows == "users"}
+        return frozenset(own | parts.exposure.user_tables(parameters))
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
         return self.composition().exposure.block(parameters, users)
@@ -353,17 +341,13 @@ class ComposedMethod(TrainedMethod):
     ) -> Parameters:
         parts = self.composition()
         relevance = parts.relevance
-        if not isinstance(relevance, DotProduct):
-            raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
-        if BIAS_START in parameters:
-            relevance = replace(relevance, start=float(parameters[BIAS_START][0]))
         by_features = ITEM_FEATURES in parameters
 
-        def solve(of: Clicks, exposure: NDArray[Any] | None) -> NDArray[np.float32]:
+        def solve(of: Clicks, exposure: NDArray[Any] | None) -> Parameters:
             return fold_in.solve(
-                parameters["item_factors"],
+                parameters,
                 of,
-                parts.objective(),
+                parts.loss,
                 self.optimiser(),
                 exposure=exposure,
                 drawing=parts.drawing,
@@ -376,13 +360,12 @@ class ComposedMethod(TrainedMethod):
             )
 
         if features is None:
-            vectors = solve(clicks, parts.exposure.of_new_user(parameters))
-            rows = parts.exposure.rows_of_new_users(parameters, clicks.n_users)
-            return {"user_factors": vectors, **rows}
+            own = solve(clicks, parts.exposure.of_new_user(parameters))
+            return own | parts.exposure.rows_of_new_users(parameters, clicks.n_users)
         rows = parts.exposure.rows_by_features(parameters, features)
-        own, users = parameters | rows, np.arange(clicks.n_users, dtype=np.int32)
-        found = [
-            solve(fold_in.of_part(clicks, part), parts.exposure.block(own, users[part]))
+        both, users = parameters | rows, np.arange(clicks.n_users, dtype=np.int32)
+        solved = [
+            solve(fold_in.of_part(clicks, part), parts.exposure.block(both, users[part]))
             for part in blocks.parts(clicks.n_users, clicks.n_items)
         ]
-        return {"user_factors": np.concatenate(found), **rows}
+        return {n: np.concatenate([one[n] for one in solved]) for n in solved[0]} | rows

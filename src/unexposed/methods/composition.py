@@ -1,19 +1,17 @@
 """The parts of a trained method, and the tables that its relevance starts from."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Objective, Optimiser
-from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct, Relevance, WithFeatures
+from unexposed.maths.relevance import Relevance
 from unexposed.methods.exposures import AllSeen, Exposure, Gated, OnClock
 from unexposed.sampling.samples import Drawing
-from unexposed.training.side import Parameters, Side
+from unexposed.training.side import Side
 from unexposed.training.strategy import ExposureLearning
-
-BIAS_START = "bias_start"  # the parameter that keeps where user biases start, for new users
 
 
 @dataclass(frozen=True)
@@ -26,12 +24,12 @@ class Composition:
     exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
     learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
 
-    def relevance_of(self, clicks: Clicks) -> Relevance:
-        """The relevance, whose user biases start at the log-odds of a click in these samples."""
-        relevance = self.relevance
-        if isinstance(relevance, DotProduct) and relevance.biases == "both":
-            return replace(relevance, start=self.drawing.log_odds(clicks))
-        return relevance
+    def relevance_of(
+        self, clicks: Clicks, item_features: NDArray[np.float32] | None = None
+    ) -> Relevance:
+        """The relevance, built for the clicks that samples are drawn from."""
+        log_odds = self.drawing.log_odds(clicks)
+        return self.relevance.of(clicks, log_odds=log_odds, item_features=item_features)
 
     def objective(self) -> Objective:
         if self.learning is None or isinstance(self.exposure, OnClock):
@@ -59,27 +57,3 @@ class Composition:
         if self.learning is None:
             return clicks
         return self.learning.guide.training_clicks(clicks, side.validation)
-
-
-def initial(relevance: Relevance, clicks: Clicks, rng: np.random.Generator) -> Parameters:
-    """The first values of every table, with the rows of own users where ranks divide the log."""
-    if clicks.share is None:
-        return relevance.initial(clicks.n_users, clicks.n_items, rng)
-    if not isinstance(relevance, DotProduct | WithFeatures):
-        raise InputError("several ranks train dot products only: train this in one process")
-    return relevance.initial(clicks.share.n_users, clicks.n_items, rng, clicks.share.users)
-
-
-def bias_start(relevance: Relevance) -> Parameters:
-    """Where user biases start, as a parameter of the model; nothing without biases."""
-    if not isinstance(relevance, DotProduct) or relevance.biases == "none":
-        return {}
-    return {BIAS_START: np.array([relevance.start], dtype=np.float32)}
-
-
-def check_biases(start: Parameters | None, *, biases: bool) -> None:
-    """Refuse an earlier model whose rows have other columns."""
-    if start is not None and (BIAS_START in start) != biases:
-        raise InputError(
-            f"the earlier model was trained with biases={not biases}: continue it with the same"
-        )

@@ -11,9 +11,9 @@ from scipy.special import expit, logit, xlog1py, xlogy
 
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.maths import algebra
+from unexposed.maths.relevance import Vectors
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
 from unexposed.model.graph import Graph
-from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
@@ -81,6 +81,10 @@ class ExpoMF(TrainedMethod):
         state["user_factors"], state["item_factors"] = user_factors, item_factors
         state["prior_exposure"] = self.prior(exposed, matrix.shape[0]).astype(item_factors.dtype)
         return log_likelihood + self.log_prior(user_factors, item_factors, before)
+
+    def user_tables(self, parameters: Parameters) -> frozenset[str]:
+        del parameters
+        return frozenset({"user_factors"})
 
     def vectors(self, parameters: Parameters) -> Vectors:
         return Vectors(parameters["user_factors"], parameters["item_factors"])

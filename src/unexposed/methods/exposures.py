@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.errors import InputError
 from unexposed.maths import exposure, item_level
-from unexposed.maths.relevance import normal
+from unexposed.maths.relevance import Relevance, normal
 from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
 from unexposed.training.side import Parameters, Side
@@ -71,6 +71,11 @@ class Exposure:
         del parameters, features
         raise InputError("the exposure of this model does not depend on user features")
 
+    def user_tables(self, parameters: Parameters) -> set[str]:
+        """The parameters that have a row for each user."""
+        del parameters
+        return set()
+
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         """Add an output `exposure` to an ONNX graph, if there is an exposure model."""
         del graph, parameters
@@ -123,6 +128,10 @@ class Given(Exposure):
         if parameters["exposure"].ndim == 1:
             return {}
         return {"exposure": np.tile(self.of_new_user(parameters), (n_users, 1))}
+
+    def user_tables(self, parameters: Parameters) -> set[str]:
+        table = parameters.get("exposure")
+        return {"exposure"} if table is not None and table.ndim > 1 else set()
 
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         graph.table("exposure_table", parameters["exposure"], to="exposure")
@@ -178,7 +187,7 @@ class Gated(Exposure):
     offset: float
     gate_start: float  # b at the start
     initial_scale: float
-    item_table: str = "item_factors"  # of the relevance model: holds ω_i
+    relevance: Relevance  # which gives ω_i
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         if side.exposure is not None:
@@ -212,21 +221,22 @@ class Gated(Exposure):
         return found
 
     def block(self, parameters: Parameters, users: Indices) -> Block:
-        product = parameters["exposure_user_factors"][users] @ parameters[self.item_table].T
+        items = self.relevance.item_vectors(parameters, slice(None))
+        product = parameters["exposure_user_factors"][users] @ items.T
         return self._gated(product, parameters, slice(None))
 
     def pairs(self, parameters: Parameters, users: Indices, items: Indices) -> NDArray[np.float32]:
         product = np.einsum(
             "nd,nd->n",
             parameters["exposure_user_factors"][users],
-            parameters[self.item_table][items],
+            self.relevance.item_vectors(parameters, items),
         )
         return self._gated(product, parameters, items)
 
     def _gated(self, product: Block, parameters: Parameters, items: Indices | slice) -> Block:
         return exposure.gated_array(
             product,
-            parameters[self.item_table][items],
+            self.relevance.item_vectors(parameters, items),
             parameters["gate_weight"],
             float(parameters["gate_bias"][0]),
             parameters["popularity"][items],
@@ -241,6 +251,10 @@ class Gated(Exposure):
     def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
         mean = parameters["exposure_user_factors"].mean(axis=0)
         return {"exposure_user_factors": np.tile(mean, (n_users, 1))}
+
+    def user_tables(self, parameters: Parameters) -> set[str]:
+        del parameters
+        return {"exposure_user_factors"}
 
     def rows_by_features(self, parameters: Parameters, features: NDArray[Any]) -> Parameters:
         if USER_FEATURES not in parameters:

@@ -16,7 +16,7 @@ class MF(PairSettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.relevance_model(),
             loss="low_variance",
             drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
         )

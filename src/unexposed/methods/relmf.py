@@ -28,7 +28,7 @@ class RelMF(PopularitySettings, PairSettings, ComposedMethod):
     def composition(self) -> Composition:
         squared = self.form == "squared"
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.relevance_model(),
             loss="inverse_propensity_squared" if squared else "inverse_propensity",
             exposure=Given(self.popularity()),
             drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),

@@ -100,7 +100,7 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.relevance_model(),
             loss="low_variance",
             exposure=self._exposure(),
             drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
@@ -132,7 +132,10 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
         _, check = self.guide().halves(clicks, side.validation)
 
         def quality(parameters: Parameters) -> float:
-            tables = Factors(parameters["user_factors"], parameters["item_factors"])
+            vectors = self.vectors(parameters)
+            if vectors is None:
+                raise InputError("epoch_by=validation needs relevance=dot: use epoch_by=held_out")
+            tables = Factors(*vectors)
             return -over_ranks.mean(
                 validation_losses(tables, check.users, check.items, check.relevant)
             )
@@ -142,4 +145,10 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     def _exposure(self) -> Exposure:
         if self.exposure_model != "gated":
             return OnClock(self.popularity(), self.exposure_model)
-        return Gated(self.popularity(), self.exposure_offset, self.gate_start, self.initial_scale)
+        return Gated(
+            self.popularity(),
+            self.exposure_offset,
+            self.gate_start,
+            self.initial_scale,
+            self.relevance_model(),
+        )

@@ -31,7 +31,7 @@ class UBPR(PopularitySettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(pairwise=True),
+            relevance=self.relevance_model(pairwise=True),
             loss="inverse_propensity_pairwise",
             exposure=Given(self.popularity()),
             drawing=Drawing(

@@ -24,7 +24,7 @@ class UMF(PopularitySettings, PairSettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.dot_product(),
+            relevance=self.relevance_model(),
             loss="low_variance_squared" if self.form == "squared" else "low_variance",
             exposure=Given(self.popularity()),
             drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),

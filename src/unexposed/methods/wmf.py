@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.maths import algebra
+from unexposed.maths.relevance import Vectors
 from unexposed.methods.known import Counts, count_weights
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
-from unexposed.model.recommender import Vectors
 from unexposed.progress import Progress
 from unexposed.settings import setting
 from unexposed.training import loop as training
@@ -57,6 +57,10 @@ class WMF(TrainedMethod):
                 return self._objective(matrix, **factors)
 
         return training.Trainee.of_sweeps(self.name, epoch, factors, rng)
+
+    def user_tables(self, parameters: Parameters) -> frozenset[str]:
+        del parameters
+        return frozenset({"user_factors"})
 
     def vectors(self, parameters: Parameters) -> Vectors:
         return Vectors(parameters["user_factors"], parameters["item_factors"])

@@ -15,9 +15,9 @@ from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
 from unexposed.files.whole import write_folder
+from unexposed.maths.relevance import Vectors
 from unexposed.model.model import Model
 from unexposed.model.recommend import check_k
-from unexposed.model.recommender import Vectors
 from unexposed.model.save import ids_as_json
 from unexposed.model.scorer import check_scorer, scorer
 from unexposed.version import __version__

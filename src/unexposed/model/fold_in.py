@@ -24,12 +24,14 @@ from unexposed.data.features import Features
 from unexposed.data.ids import Ids, joined, match
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
+from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct
+from unexposed.maths.losses import kernel_of
+from unexposed.maths.relevance import Relevance
 from unexposed.model.filters import entries
 from unexposed.model.fold_in_kernel import learn_users
 from unexposed.sampling.chances import EVEN, Chances
-from unexposed.sampling.samples import Drawing
+from unexposed.sampling.samples import Drawing, samples_alone
 from unexposed.training.side import feature_rows
 
 if TYPE_CHECKING:
@@ -145,9 +147,9 @@ def epochs_of(facts: dict[str, Any]) -> int:
 
 
 def solve(
-    item_factors: Array,
+    parameters: dict[str, Array],
     clicks: Clicks,
-    objective: Objective,
+    loss: str,
     optimiser: Optimiser,
     *,
     exposure: Array | None,  # (items,) or (users, items); None: the loss needs none
@@ -157,40 +159,49 @@ def solve(
     n_clicks: int,  # of the training
     batch_size: int,
     epochs: int,
-    relevance: DotProduct | None = None,  # where vectors start; None: at zero, without biases
+    relevance: Relevance,
     threads: int | None = None,
-) -> NDArray[np.float32]:
-    """The vectors of the users of these clicks, with the items fixed."""
-    n_items, width = item_factors.shape
-    relevance = relevance or DotProduct(width, 0.0)
-    columns = relevance.columns("user_factors")
-    vectors = relevance.new_users(clicks.n_users).astype(np.float64)
-    threads = max(1, min(threads or CORES, clicks.n_users))
-    bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
+) -> dict[str, Array]:
+    """The rows of the users of these clicks in each users' table, with all others held."""
+    start = relevance.new_users(parameters, clicks.n_users)
+    steps, size = -(-n_clicks // batch_size), min(batch_size, n_clicks)
     by_item = drawing.item_weight(law)
     if counted is not None:
         by_item = (counted * (1 if by_item is None else by_item)).astype(np.float32)
-    given = (
-        np.ascontiguousarray(item_factors, dtype=np.float32),
+    if relevance.kernel is None or kernel_of(loss) is None:
+        tables = {name: parameters[name] for name in relevance.tables}
+        given: dict[str, Any] = {"exposure": exposure, "relevance": relevance, "held": True}
+        engine = ReferenceEngine(Objective(loss), optimiser, tables | start, **given)
+        times: dict[str, Any] = {"epochs": epochs, "steps": steps, "batch_size": size}
+        samples, batches = samples_alone(clicks, drawing, law, seed=SEED, **times)
+        engine.learn(replace(samples, item_weight=by_item), batches)
+        return {name: engine.parameters()[name] for name in start}
+    n_items, width = parameters["item_factors"].shape
+    table = relevance.tables["user_factors"]
+    vectors = start["user_factors"].astype(np.float64)
+    threads = max(1, min(threads or CORES, clicks.n_users))
+    bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
+    given_ = (
+        np.ascontiguousarray(parameters["item_factors"], dtype=np.float32),
         np.atleast_2d(np.ones(n_items) if exposure is None else exposure).astype(np.float64),
         clicks.items,
         clicks.user_start,
         drawing.weight(clicks, law),
         np.zeros(0, dtype=np.float32) if by_item is None else by_item,
         law,
-        LOSS_CODES[objective.loss],
+        LOSS_CODES[loss],
         drawing.negatives,
         drawing.every_pair,
         drawing.source == "catalogue" and not drawing.every_pair,
-        -(-n_clicks // batch_size),
-        min(batch_size, n_clicks),
+        steps,
+        size,
         optimiser.learning_rate,
         optimiser.weight_decay,
-        -1 if columns.fixed is None else columns.fixed,
-        width if columns.decaying is None else columns.decaying,
+        -1 if table.fixed is None else table.fixed,
+        width if table.decaying is None else table.decaying,
         epochs,
         np.uint64(SEED),
     )
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda t: learn_users(vectors, *given, *bounds[t : t + 2]), range(threads)))
-    return vectors.astype(np.float32)
+        list(pool.map(lambda t: learn_users(vectors, *given_, *bounds[t : t + 2]), range(threads)))
+    return {"user_factors": vectors.astype(np.float32)}

@@ -33,17 +33,13 @@ Rows = NDArray[np.int64]
 SHARE = {"users": np.int64, "first_click": np.int64}
 
 
-def of_users(name: str, table: NDArray[Any]) -> bool:
-    """Whether a parameter of a model has a row for each user."""
-    return name.endswith("user_factors") or (name == "exposure" and table.ndim == 2)
-
-
 # Cutting
 
 
 def shared_arrays(model: "Model") -> Arrays:
     """The arrays of a model that all users share."""
-    arrays = {f"parameters.{n}": a for n, a in model.parameters.items() if not of_users(n, a)}
+    own = model.method.user_tables(model.parameters)
+    arrays = {f"parameters.{n}": a for n, a in model.parameters.items() if n not in own}
     arrays |= {f"ids.items.{n}": a for n, a in model.item_ids.packed().items()}
     return arrays | {"clicks.item_counts": model.clicks.item_counts.astype(np.int64)}
 
@@ -51,7 +47,7 @@ def shared_arrays(model: "Model") -> Arrays:
 def own_parts(model: "Model") -> Iterator[tuple[int, Arrays]]:
     """The arrays of each partition of this rank, one in memory at a time."""
     clicks = model.clicks
-    tables = {n: a for n, a in model.parameters.items() if of_users(n, a)}
+    tables = {n: model.parameters[n] for n in model.method.user_tables(model.parameters)}
     share = clicks.share
     places = {
         "users": np.arange(clicks.n_users) if share is None else share.users,
@@ -121,7 +117,8 @@ def without_users(model: "Model") -> "Model":
         n_users, n_clicks = log.share.n_users, log.share.n_clicks
     share = Share(n_users, n_clicks, none.astype(np.int64), none.astype(np.int64), log.item_counts)
     clicks = Clicks(none, none, none, Ids(log.user_ids.values[:0]), log.item_ids, share=share)
-    shared = {name: table for name, table in model.parameters.items() if not of_users(name, table)}
+    own = model.method.user_tables(model.parameters)
+    shared = {name: table for name, table in model.parameters.items() if name not in own}
     return replace(model, parameters=shared, clicks=clicks)
 
 
@@ -280,8 +277,8 @@ class Partitions:
 
             parameters = self.shared.parameters | {
                 name: filled(lambda n, name=name: found[n].parameters[name][chosen[n]])  # type: ignore[misc]
-                for name, table in next(iter(found.values())).parameters.items()
-                if of_users(name, table)
+                for name in next(iter(found.values())).parameters
+                if name not in self.shared.parameters
             }
             first = filled(lambda n: _share_of(logs[n]).first_click[chosen[n]])
             length = filled(lambda n: np.diff(logs[n].user_start)[chosen[n]])

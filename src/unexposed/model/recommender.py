@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from unexposed import settings as checks
 from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Indices, check_clicks
 from unexposed.errors import InputError, Interrupted
+from unexposed.maths.relevance import Vectors
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
@@ -23,13 +24,6 @@ from unexposed.ranking.verdict import NO_RIVALS, Rivals
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.divided import check_alone, divided
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
-
-
-class Vectors(NamedTuple):
-    """Vectors of users and items; their dot product is the score of a pair."""
-
-    users: NDArray[Any]
-    items: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,9 @@ class Recommender(Shown, ABC):
             if folder is not None:
                 of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
                 again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
-                kept = Checkpoint(folder, of=of, users=clicks.user_ids, **again)
+                kept = Checkpoint(
+                    folder, of=of, users=clicks.user_ids, user_tables=self.user_tables, **again
+                )
             elif resume:
                 raise InputError(
                     "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
@@ -236,6 +232,11 @@ class Recommender(Shown, ABC):
         A method whose vectors hold biases leaves them out.
         """
         return self.vectors(parameters)
+
+    def user_tables(self, parameters: Parameters) -> frozenset[str]:
+        """The names of the parameters that have a row for each user."""
+        del parameters
+        return frozenset()
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block | None:
         """How likely each of these users was shown each item; None if not modelled."""

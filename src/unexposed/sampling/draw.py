@@ -127,6 +127,57 @@ def fill(
 
 
 @compiled
+def fill_alone(
+    found: Array,
+    step: Array,  # (epochs, clicks): the step of its epoch that each click goes to
+    start: Array,  # (epochs × clicks + 1): where the items of each begin, its own first
+    items: Array,
+    user_start: Array,
+    n_items: int,
+    everything: bool,
+    every_pair: bool,
+    law: Chances,
+    steps: int,
+    seed: Any,
+) -> None:
+    """Draw the items of every click of some epochs; each user starts from the same random bits.
+
+    Where `every_pair` is wanted, a user's unclicked items are dealt out in random order.
+    """
+    clicked_by = np.full(n_items, -1, dtype=np.int32)
+    even, keep, alias = len(law.keep) == 0, law.keep, law.alias
+    room, room_for_sums = np.empty(n_items, dtype=np.int32), np.empty(len(law.of_item))
+    for user in range(len(user_start) - 1):
+        first, stop = user_start[user], user_start[user + 1]
+        avoided = items[first:first] if everything else items[first:stop]
+        clicked_by[avoided] = user
+        listed = room[: list_unclicked(room, clicked_by, user, avoided, every_pair, law)]
+        sums = add_up(room_for_sums, listed, law)
+        bits = seed
+        for epoch in range(len(step)):
+            n_dealt = 0
+            for click in range(first, stop):
+                begin = start[epoch * len(items) + click]
+                found[begin] = items[click]
+                for at in range(begin + 1, start[epoch * len(items) + click + 1]):
+                    bits = mix(bits + STEP)
+                    if every_pair:  # shuffle the list as it is dealt out
+                        other = n_dealt + below(len(listed) - n_dealt, bits)
+                        listed[n_dealt], listed[other] = listed[other], listed[n_dealt]
+                        found[at] = listed[n_dealt]
+                        n_dealt += 1
+                    elif even:
+                        found[at], bits = draw_evenly(listed, clicked_by, user, bits)
+                    elif len(sums):
+                        found[at] = draw_from_list(listed, sums, bits)
+                    else:
+                        found[at], bits = draw_by_table(clicked_by, user, keep, alias, bits)
+            for click in range(first, stop):
+                bits = mix(bits + STEP)
+                step[epoch, click] = below(steps, bits)
+
+
+@compiled
 def shuffle(
     users: Array, items: Array, part_start: Array, seed: Any, first_part: int, stop_part: int
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,14 @@ from unexposed.sampling.pool import Pool
 Weighting = Literal["none", "unbiased"]
 Source = Literal["unclicked", "catalogue", "shown"]
 LEAST_LEFT = 1e-3  # of the chances of a user's unclicked items: below, the host draws for a GPU
+
+
+class Batches(NamedTuple):
+    """How samples are cut into steps."""
+
+    bounds: NDArray[np.int64]  # (batches + 1,): where the clicks of each batch begin
+    n_clicks: NDArray[np.int64]  # (batches,): clicks of a batch, which its loss is divided by
+    before: NDArray[np.int64]  # (batches,): steps of the training before each
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +67,24 @@ class Samples:
     def batches(self, size: int) -> Iterator["Samples"]:
         """Cut into batches of `size` clicks of all ranks, the last one shorter."""
         for number, (first, stop) in enumerate(pairwise(self.bounds(size).tolist())):
-            part, start = slice(first, stop), self.start[first : stop + 1]
-            items = self.items[start[0] : start[-1]]
-            columns = self.users[part], start - start[0], items, self.weight[part]
-            marks = None if self.marks is None else self.marks.part(slice(start[0], start[-1]))
             here: dict[str, Any] = {}
             if self.position is not None:
-                here["position"] = self.position[part] - number * size
+                here["position"] = self.position[first:stop] - number * size
                 here["total"] = min(size, self.total - number * size)
-            yield Samples(*columns, self.item_weight, marks, **here)
+            yield self._part(first, stop, **here)
+
+    def parts(self, batches: Batches) -> Iterator["Samples"]:
+        """The samples of each of these batches."""
+        totals = batches.n_clicks.tolist()
+        for (first, stop), total in zip(pairwise(batches.bounds.tolist()), totals, strict=True):
+            yield self._part(first, stop, position=np.arange(stop - first), total=total)
+
+    def _part(self, first: int, stop: int, **here: Any) -> "Samples":
+        start = self.start[first : stop + 1]
+        pairs = slice(start[0], start[-1])
+        columns = self.users[first:stop], start - start[0], self.items[pairs]
+        marks = None if self.marks is None else self.marks.part(pairs)
+        return Samples(*columns, self.weight[first:stop], self.item_weight, marks, **here)
 
     def own(self, row: NDArray[np.int32]) -> "Samples":
         """The clicks of one rank, row[u] being its row for user u, −1 for users of other ranks."""
@@ -286,6 +303,47 @@ def drawn_pairs(
         start = np.concatenate([[0], np.cumsum(there)])[start]
         items = items[there]
     return users, start, items, here
+
+
+def samples_alone(
+    clicks: Clicks,
+    drawing: Drawing,
+    law: Chances,
+    *,
+    epochs: int,
+    steps: int,  # of an epoch of the training
+    batch_size: int,
+    seed: int,
+) -> tuple[Samples, Batches]:
+    """Epochs of new users, each drawn as if it were alone, spread over the steps of a training.
+
+    Every click of an epoch goes to a random one of its steps. What is drawn for a user depends on
+    their own clicks alone.
+    """
+    everything = drawing.source == "catalogue" and not drawing.every_pair
+    counts = clicks.user_counts
+    left = clicks.n_items - counts * (not everything)
+    number = np.arange(len(clicks)) - clicks.user_start[clicks.users]  # of a click of its user
+    n, unclicked = counts[clicks.users], left[clicks.users]
+    if drawing.every_pair:
+        each = 1 + (number + 1) * unclicked // n - number * unclicked // n
+    else:
+        each = 1 + drawing.negatives * (unclicked > 0)
+    each = np.tile(each, epochs)
+    start = np.concatenate([[0], np.cumsum(each)])
+    items, step = np.empty(start[-1], dtype=np.int32), np.empty((epochs, len(clicks)), np.int64)
+    log = clicks.items, clicks.user_start, clicks.n_items
+    kind = everything, drawing.every_pair
+    draw.fill_alone(items, step, start, *log, *kind, law, steps, np.uint64(seed))
+    taken = (step + steps * np.arange(epochs)[:, None]).reshape(-1)  # before each click
+    order = np.argsort(taken, kind="stable")
+    sorted_start = np.concatenate([[0], np.cumsum(each[order])])
+    at = np.repeat(start[:-1][order] - sorted_start[:-1], each[order]) + np.arange(len(items))
+    before, first = np.unique(taken[order], return_index=True)
+    bounds, users = np.append(first, len(order)), np.tile(clicks.users, epochs)[order]
+    weight = drawing.weight(clicks, law)[users]
+    samples = Samples(users, sorted_start, items[at], weight, drawing.item_weight(law))
+    return samples, Batches(bounds, np.full(len(before), batch_size), before)
 
 
 def every_pair(clicks: Clicks, *, rng: np.random.Generator) -> Samples:

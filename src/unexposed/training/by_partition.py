@@ -14,29 +14,11 @@ from unexposed.data.ids import Ids
 from unexposed.data.partitions import own_rows
 from unexposed.files.archive import Arrays
 
-TABLES = ("users", "exposure_users")  # of the CPU engine
-
-
-def of_users(name: str, array: NDArray[np.generic]) -> bool:
-    """Whether an array of a learner's state or parameters has a row for each user.
-
-    The moments of a table are named as the table, with a point.
-    """
-    table = name.partition(".")[0]
-    whole_rows = table == "exposure" and array.ndim == 2
-    return table in TABLES or table.endswith("user_factors") or whole_rows
-
-
-def shared(arrays: Arrays) -> Arrays:
-    """The arrays that all users share."""
-    return {name: array for name, array in arrays.items() if not of_users(name, array)}
-
 
 def cut(arrays: Arrays, user_ids: Ids) -> Iterator[tuple[int, Arrays]]:
     """The rows of each partition of this rank; a table that is not in use has none."""
-    own = {name: array for name, array in arrays.items() if of_users(name, array)}
     for number, rows in own_rows(user_ids):
-        yield number, {n: array[rows] if len(array) else array for n, array in own.items()}
+        yield number, {n: array[rows] if len(array) else array for n, array in arrays.items()}
 
 
 def joined(parts: Sequence[Arrays], user_ids: Ids) -> Arrays:

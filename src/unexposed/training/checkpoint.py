@@ -65,6 +65,7 @@ class Memory:
     state: Callable[[], Arrays]  # not a copy: write it before the next epoch
     restore: Callable[[Arrays], None]  # copies its argument
     rng: np.random.Generator
+    user_arrays: frozenset[str] = frozenset()  # of the state, which have a row for each user
 
     @staticmethod
     def of(kind: str, state: Arrays, rng: np.random.Generator) -> "Memory":
@@ -108,13 +109,21 @@ class Checkpoint:
     """Path of a training's checkpoint, and the fingerprint of its inputs."""
 
     def __init__(
-        self, folder: Path, *, of: Fingerprint, users: Ids, resume: bool, every: float = EVERY
+        self,
+        folder: Path,
+        *,
+        of: Fingerprint,
+        users: Ids,
+        user_tables: Callable[[Arrays], frozenset[str]],  # of parameters: which have users' rows
+        resume: bool,
+        every: float = EVERY,
     ) -> None:
         if not every >= 0:
             raise InputError(f"checkpoint_every must be at least 0 seconds, got {every}")
         archive.check_place(CHECKPOINT, folder)
         self.folder, self._every, self._resume = folder, every, resume
         self._fingerprint, self._users = of, users  # users of this rank
+        self._user_tables = user_tables
         self._of = of(parted=ranks.current() is not None)
         self._due = time.monotonic() + every
 
@@ -125,7 +134,8 @@ class Checkpoint:
             return {**self._fingerprint(parted=parted), "the epochs on all clicks": epochs}
 
         again: dict[str, Any] = {"resume": self._resume, "every": self._every}
-        return Checkpoint(second_of(self.folder), of=of, users=self._users, **again)
+        users: dict[str, Any] = {"users": self._users, "user_tables": self._user_tables}
+        return Checkpoint(second_of(self.folder), of=of, **users, **again)
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
         """The course so far, the learner's state and its random state; None: start afresh.
@@ -162,7 +172,7 @@ class Checkpoint:
         random = dict(memory.rng.bit_generator.state)
         about = {"of": self._of, "kind": memory.kind, "course": progressed, "random": random}
         try:
-            self._write(about, state, best)
+            self._write(about, state, best, memory.user_arrays)
         except OSError as error:
             progress.note(
                 f"cannot write the checkpoint {self.folder}: {error.strerror or error}; "
@@ -175,16 +185,18 @@ class Checkpoint:
         """Whether to write a checkpoint now; rank 0 says so for all."""
         return ranks.led(lambda: time.monotonic() >= self._due)
 
-    def _write(self, about: dict[str, Any], state: Arrays, best: Arrays) -> None:
+    def _write(
+        self, about: dict[str, Any], state: Arrays, best: Arrays, of_users: frozenset[str]
+    ) -> None:
+        arrays = _both(state, best)
         if ranks.current() is None:
-            return archive.write(CHECKPOINT, self.folder, about, _both(state, best))
-        shared = _both(by_partition.shared(state), by_partition.shared(best))
-        by_number = zip(
-            by_partition.cut(state, self._users),
-            by_partition.cut(best, self._users),
-            strict=True,
+            return archive.write(CHECKPOINT, self.folder, about, arrays)
+        own = _both(
+            {name: state[name] for name in of_users & state.keys()},
+            {name: best[name] for name in self._user_tables(best)} if best else {},
         )
-        parts = ((number, _both(own, of_best)) for (number, own), (_, of_best) in by_number)
+        shared = {name: array for name, array in arrays.items() if name not in own}
+        parts = by_partition.cut(own, self._users)
         return archive.write_parted(CHECKPOINT, self.folder, about, shared, parts)
 
     def _like(self, found: archive.Archive) -> dict[str, Any]:

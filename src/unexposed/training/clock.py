@@ -16,10 +16,11 @@ from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.objective import Engine
+from unexposed.errors import InputError
 from unexposed.maths import item_level
 from unexposed.maths.exposure import Table
 from unexposed.maths.item_level import FORMS, Block, Factors
-from unexposed.maths.relevance import WithFeatures
+from unexposed.maths.relevance import DotProduct, Relevance
 from unexposed.ranking.blocks import parts
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.loop import Trainee
@@ -32,8 +33,7 @@ class ExposureClock:
 
     `start` is α before the first step, `share` the log(n / max n) that its form knows. `weight`
     gives the expected weight of an unclicked pair of these users in the training loss. Pairs whose
-    m is `given`, ordered by user, say nothing of α. `featured` is the relevance where items have
-    features: a look-ahead moves their shared weights too.
+    m is `given`, ordered by user, say nothing of α. A look-ahead moves every table of `relevance`.
     """
 
     def __init__(
@@ -49,14 +49,13 @@ class ExposureClock:
         weight_decay: float,
         weight: Callable[[NDArray[Any]], NDArray[Any]],
         rng: np.random.Generator,
-        fixed: tuple[int | None, ...] = (None, None),
-        featured: WithFeatures | None = None,
+        relevance: Relevance | None = None,
         given: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         self._form, self._clicks, self._guide = FORMS[form], clicks, guide
         self._on_training, self._weight, self._rng = on_training, weight, rng
         self._rates = learning_rate, weight_decay
-        self._fixed, self._featured = fixed, featured
+        self._relevance = relevance or DotProduct(0, 0.0)
         self._given = None if given is None or len(given[0]) == 0 else given
         self._start, self._share = start, share
         self._state: dict[str, NDArray[Any]] = {
@@ -96,11 +95,13 @@ class ExposureClock:
         """A training whose exposure makes a step after every epoch."""
 
         def learn() -> None:
-            learned = engine.parameters()
-            if self._featured is not None:
-                learned = self._featured.combined(learned)
-            tables = Factors(learned["user_factors"], learned["item_factors"])
-            engine.give_exposure(self.step(tables))
+            vectors = self._relevance.vectors(self._relevance.kept(engine.parameters()))
+            if vectors is None:
+                raise InputError(
+                    "an exposure that is the same for all users is learned with relevance=dot: use "
+                    "exposure_model=gated"
+                )
+            engine.give_exposure(self.step(Factors(*vectors)))
 
         def epoch() -> float:
             loss = trainee.epoch()
@@ -141,11 +142,10 @@ class ExposureClock:
                 factors, guide.users, guide.items, guide.relevant
             )
             direction = direction._replace(items=ranks.summed(direction.items))
-            for table, column in zip(direction, self._fixed, strict=True):
-                if column is not None:
-                    table[:, column] = 0.0  # a look-ahead does not move this column
-            if self._featured is not None:
-                direction = direction._replace(items=self._featured.along(direction.items))
+            for table in self._relevance.tables.values():
+                if table.rows != "shared" and table.fixed is not None:
+                    getattr(direction, table.rows)[:, table.fixed] = 0.0  # a look-ahead stays there
+            direction = direction._replace(items=self._relevance.along(direction.items))
             narrow = Factors(*(table.astype(factors.users.dtype) for table in direction))
             found = (
                 item_level.hypergradient(factors, narrow, exposure, b) for b in self._blocks(taken)

@@ -28,8 +28,8 @@ from unexposed.engine.cpu.layout import (
 from unexposed.engine.cpu.shared_run import BATCHES, SharedRun, threads_of
 from unexposed.engine.cpu.space import Pace, Space
 from unexposed.engine.exchange import Shared
-from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser, put_back
-from unexposed.maths.relevance import DotProduct
+from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser, put_back
+from unexposed.maths.relevance import Relevance
 from unexposed.sampling.marks import Marks
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
@@ -57,7 +57,7 @@ class CpuEngine:
         exposure: NDArray[Any] | None = None,
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
-        relevance: DotProduct | None = None,
+        relevance: Relevance = PRODUCT,
         marked: bool = False,
         exchange: Shared | None = None,
         dtype: DTypeLike = np.float32,
@@ -73,9 +73,7 @@ class CpuEngine:
         self._n_items = len(parameters["item_factors"])
         self._width = whole(self._dim, self._dtype.itemsize)
         self._names = list(parameters)
-        self._tables = self._new_tables(
-            optimiser, parameters, exposure, relevance or DotProduct(self._dim, 0.0)
-        )
+        self._tables = self._new_tables(optimiser, parameters, exposure, relevance)
         self._shared = None if ranks is None else SharedRun(ranks, self._n_items, self._dim)
         is_guided = objective.strategy == "bilevel"
         self._guide = new_guide(
@@ -134,6 +132,10 @@ class CpuEngine:
         self._steps = int(state["steps"][0])
         self._refresh_guide()
 
+    @property
+    def user_arrays(self) -> frozenset[str]:
+        return frozenset({"users", "exposure_users"})
+
     def give_exposure(self, table: NDArray[Any]) -> None:
         self._tables.exposure[:] = table
 
@@ -158,10 +160,10 @@ class CpuEngine:
         optimiser: Optimiser,
         parameters: Initial,
         exposure: NDArray[Any] | None,
-        relevance: DotProduct,
+        relevance: Relevance,
     ) -> Tables:
         o = optimiser
-        users, items = (self._table(parameters[name]) for name in RELEVANCE)
+        users, items = (self._table(parameters[name]) for name in FACTORS)
         exposure_users = gate = np.zeros(0, dtype=self._dtype)
         if self._objective.strategy is not None:
             exposure_users = self._table(parameters["exposure_user_factors"])
@@ -176,7 +178,7 @@ class CpuEngine:
         if exposure is None:
             exposure = np.ones(self._n_items)
         shown = np.require(np.atleast_2d(exposure), self._dtype, ["C", "W"])
-        of_users, of_items = (relevance.columns(name) for name in RELEVANCE)
+        of_users, of_items = (relevance.tables[name] for name in FACTORS)
         decays = aligned_zeros((self._width,), self._dtype)
         decays[: of_users.decaying] = 1  # alike for both tables
         return Tables(

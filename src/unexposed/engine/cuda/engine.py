@@ -24,10 +24,10 @@ from unexposed.engine.cuda.divided import Span, Sums, batches_a_span
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
 from unexposed.engine.cuda.space import Space
 from unexposed.engine.exchange import Exchange
-from unexposed.engine.objective import RELEVANCE, Initial, Objective, Optimiser
+from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser
 from unexposed.errors import InputError
 from unexposed.late import Dtype, Tensor, torch
-from unexposed.maths.relevance import DotProduct
+from unexposed.maths.relevance import Relevance
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
 
@@ -69,7 +69,7 @@ class CudaEngine:
         exposure: NDArray[Any] | None = None,
         features: NDArray[Any] | None = None,
         validation: ValidationSet | None = None,
-        relevance: DotProduct | None = None,
+        relevance: Relevance = PRODUCT,
         exchange: Exchange | None = None,
         dtype: Dtype | None = None,
         device: str = "cuda",
@@ -91,7 +91,7 @@ class CudaEngine:
         if exchange is not None:
             self._sums = Sums(exchange, self._tables, self._kernels, self._dim)
         self._arguments = self._fixed(objective, optimiser, exposure)
-        self._arguments |= self._columns(relevance or DotProduct(self._dim, 0.0))
+        self._arguments |= self._columns(relevance)
         self._most_guides = 0  # validation pairs of a step
         if validation is not None and objective.strategy == "bilevel":
             self._arguments |= self._guide(validation, objective.validation_parts(validation))
@@ -105,7 +105,7 @@ class CudaEngine:
         self._step(self._room(1024, 6 * 1024, 1))
 
     def epoch(self, samples: Samples, *, batch_size: int) -> float:
-        n_users, n_items = (len(self._tables[name]) for name in RELEVANCE)
+        n_users, n_items = (len(self._tables[name]) for name in FACTORS)
         check_samples(samples, n_users=n_users, n_items=n_items)
         if samples.marks is not None:
             raise InputError(NO_MARKS)
@@ -169,6 +169,10 @@ class CudaEngine:
 
     # tensors on the GPU ------------------------------------------------------------------------
 
+    @property
+    def user_arrays(self) -> frozenset[str]:
+        return frozenset({"user_factors", "exposure_user_factors"})
+
     def give_exposure(self, table: NDArray[Any]) -> None:
         self._arguments["exposure"].copy_(self._tensor(table))
 
@@ -185,7 +189,7 @@ class CudaEngine:
             rows[:, 0, : self._dim] = values
             return rows
 
-        tables = {name: table(given[name], parts) for name in RELEVANCE}
+        tables = {name: table(given[name], parts) for name in FACTORS}
         if self._strategy is not None:
             gate = given["gate_weight"].new_zeros(2, self._dim)
             gate[0], gate[1, 0] = given["gate_weight"], given["gate_bias"].reshape(-1)[0]
@@ -232,9 +236,9 @@ class CudaEngine:
             "COLUMNS": 1 << (self._width - 1).bit_length(),
         }
 
-    def _columns(self, relevance: DotProduct) -> dict[str, int]:
+    def _columns(self, relevance: Relevance) -> dict[str, int]:
         """How the kernels treat the columns of both tables; alike where there are no biases."""
-        of_users, of_items = (relevance.columns(name) for name in RELEVANCE)
+        of_users, of_items = (relevance.tables[name] for name in FACTORS)
         return {
             "USER_ONES": -1 if of_users.fixed is None else of_users.fixed,
             "ITEM_ONES": -1 if of_items.fixed is None else of_items.fixed,
