@@ -3,8 +3,8 @@
     python benchmarks/epoch_choice.py yahoo_r3 experiments/real/results/tuning/yahoo_r3_mf.json \\
         --json experiments/criterion/epoch_choice.json
 
-`unexposed criterion` asks which criterion ranks models. This follows one method, with the settings
-of a study, through its epochs in worlds made from the clicks alone. Every fifth epoch each
+`experiments/lib/criterion.py` asks which criterion ranks models. This follows one method, with the
+settings of a study, through its epochs in worlds made from the clicks alone. Every fifth epoch each
 criterion and the truth (DCG@3 of true relevance) read the model; a criterion picks by its mean over
 the last two readings, as training does over ten epochs. Regret: the truth at its best less the
 truth at the pick.
@@ -12,6 +12,7 @@ truth at the pick.
 
 import argparse
 import json
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -20,15 +21,18 @@ from typing import Any
 import numpy as np
 
 from unexposed import progress as show
-from unexposed.data.world_of_log import Dials, fit_clicks, spread_dials, world_like
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.evaluation.truth import by_truth
 from unexposed.experiments.data import open_data
 from unexposed.methods import make
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities
 from unexposed.training.side import Side
-from unexposed.tuning.criteria import HELD_OUT
 from unexposed.tuning.study import best_settings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "lib"))
+from world_of_log import Dials, fit_clicks, spread_dials, world_like
+
+HELD_OUT = 0.1
 
 EVERY, READINGS = 5, 2
 RESAMPLES = 2000

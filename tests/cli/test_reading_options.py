@@ -9,7 +9,7 @@ from unexposed.cli import COMMANDS
 from unexposed.cli.tune import log_called
 
 WORDS = {"click", "shown", "event", "count", "time", "propensity"}
-READING = ["fit", "compare", "tune", "criterion", "update", "recommend", "evaluate"]
+READING = ["fit", "compare", "tune", "update", "recommend", "evaluate"]
 EVENTS = "user,item,event,ts\n" + "".join(
     f"u{u},i{(u * k) % 7},{event},2024-01-0{k}\n"
     for u in range(12)

@@ -8,9 +8,6 @@ import pytest
 from terminal import Seen, shown
 from unexposed.cli import tables
 from unexposed.data.read import read_log
-from unexposed.data.simulate import world
-from unexposed.data.write import click_table, write_table
-from unexposed.evaluation import agreement
 from unexposed.evaluation.compare import Comparison, Result
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import make
@@ -50,16 +47,6 @@ def test_every_stratum_of_an_evaluation_can_be_read(here, width):
     seen = shown("evaluate model --judged judged.csv --protocol judged", width=width)
     assert {*PROTOCOLS["judged"].metrics, "head", "middle", "tail"} <= words(seen, width)
     assert "95 % interval" in seen.text
-
-
-@WIDTHS
-def test_every_figure_of_a_criterion_can_be_read(here, width, monkeypatch):
-    monkeypatch.setattr(agreement, "RESAMPLES", 50)
-    write_table(click_table(world(120, 30, seed=0).clicks(seed=0)), Path("shop.csv"))
-    seen = shown("criterion shop.csv --worlds 2 --models 3 --epochs 2", width=width)
-    assert {"criterion", "Spearman", "Kendall", "regret", "wins"} <= words(seen, width)
-    for head in ("to the default", "95 % interval"):
-        assert head in seen.text
 
 
 @WIDTHS

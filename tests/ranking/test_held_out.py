@@ -22,6 +22,7 @@ from unexposed.ranking.held_out import (
     as_if_uniform,
     candidate_mass,
     criterion,
+    dissent,
     held_out_quality,
     passed_over,
     qualities,
@@ -243,3 +244,14 @@ def test_held_out_clicks_prefer_relevance_to_the_chance_of_a_click_among_shown_i
 def test_an_unknown_criterion_is_refused_with_the_nearest_name():
     with pytest.raises(InputError, match="did you mean 'popular'"):
         criterion("populr")
+
+
+def test_a_criterion_dissents_only_beyond_the_standard_error_of_the_chosen():
+    rated = {
+        "a": {"uniform": [0.5, 0.01], "popular": [0.40, 0.02]},
+        "b": {"uniform": [0.4, 0.01], "popular": [0.41, 0.02]},
+    }
+    assert dissent(rated, "a") == {}
+    rated["b"]["popular"][0] = 0.43
+    assert dissent(rated, "a") == {"popular": "b"}
+    assert dissent(rated, "b") == {"uniform": "a"}

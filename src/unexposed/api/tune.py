@@ -17,7 +17,7 @@ from unexposed.errors import InputError, as_path
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT
 from unexposed.tuning import search
-from unexposed.tuning.dissent import dissent
+from unexposed.tuning.study import dissent
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ import typer
 from unexposed import memory, streams
 from unexposed.cli import (
     compare,
-    criterion,
     datasets,
     demo,
     doctor,
@@ -48,7 +47,7 @@ app = typer.Typer(
 )
 COMMANDS = (  # in the order of the help
     *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
-    *(serve.serve, update.update, evaluate.evaluate, compare.compare, criterion.criterion),
+    *(serve.serve, update.update, evaluate.evaluate, compare.compare),
     *(tune.tune, run.run, report.report),
     *(methods.methods, protocols.protocols, metrics.metrics),
     *(simulate.simulate, export.export, doctor.doctor),

@@ -81,7 +81,7 @@ def compare(
     else:
         tables.show(tables.comparison_table(comparison))
     if preferred := comparison.dissent(criterion or DEFAULT):
-        say(options.disagreement(preferred, train))
+        say(options.disagreement(preferred))
     if comparison.interrupted:
         sys.exit(130)
 

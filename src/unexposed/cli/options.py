@@ -165,8 +165,7 @@ def assignments(settings: list[str] | None, engine: str | None) -> list[str]:
     return [*(settings or []), *([f"engine={engine}"] if engine else [])]
 
 
-def disagreement(preferred: dict[str, str], log: str | None) -> str:
-    """Say which criteria prefer something else, and what tells which of them to trust."""
+def disagreement(preferred: dict[str, str]) -> str:
+    """Say which criteria prefer something else."""
     said = ", ".join(f"`{criterion}` prefers {choice}" for criterion, choice in preferred.items())
-    what = "LOG" if log is None or "://" in log else log  # an address may hold a password
-    return f"criteria disagree: {said}; `unexposed criterion {what}` says which to trust"
+    return f"criteria disagree: {said}"

@@ -65,7 +65,7 @@ def tune(
     as_json: options.AsJson = False,
 ) -> None:
     """Choose settings on held-out clicks, or on random traffic; a stopped study resumes."""
-    from unexposed.tuning.dissent import dissent
+    from unexposed.tuning.study import dissent
 
     if file is not None:
         others = (methods, out, dataset, train, start_from, settings, criterion, split, traffic, by)
@@ -114,7 +114,7 @@ def tune(
         if nothing_better := _nothing_better(document):
             say(f"{label}: {nothing_better}")
         if preferred := dissent(document):
-            say(f"{label}: {options.disagreement(preferred, train)}")
+            say(f"{label}: {options.disagreement(preferred)}")
     if as_json:
         print_json(documents)
 

@@ -18,11 +18,11 @@ from unexposed.data.shown import Traffic
 from unexposed.data.split import split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
-from unexposed.evaluation.agreement import Rated, dissent
 from unexposed.evaluation.protocols import Protocol, evaluate
 from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
+from unexposed.ranking.held_out import Rated, dissent
 from unexposed.ranking.held_out import criterion as criterion_named
 from unexposed.training.side import Side
 

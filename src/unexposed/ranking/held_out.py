@@ -1,5 +1,6 @@
 """Quality of a ranking on held-out clicks, which chooses epochs and settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from unexposed.ranking.rank import rank_among, rank_catalogue
 
 Draw = Literal["all", "wtd"]
 Among = Literal["unclicked", "shown"]
+Rated = dict[str, list[float]]  # criterion → quality, its standard error
 
 DRAWN = 0.5  # share of the held-out clicks that a weighted draw keeps
 
@@ -151,7 +153,7 @@ def quality(ranking: metrics.Ranking, by: Criterion) -> metrics.PerUser:
 
 def qualities(
     scores: Scores, clicks: Clicks, held_out: Clicks, others: Impressions | None = None
-) -> dict[str, list[float]]:
+) -> Rated:
     """The held-out quality by each criterion that can judge, and its standard error over users.
 
     `others` are what `passed_over` gives; without them no criterion asks what was shown.
@@ -162,6 +164,19 @@ def qualities(
         name: [found.mean, float(found.deviation / np.sqrt(found.n))]
         for name, found in zip(able, over_ranks.moments(*values), strict=True)
     }
+
+
+def dissent(rated: Mapping[str, Rated], chosen: str) -> dict[str, str]:
+    """What each criterion prefers to the chosen one, where that is more than chance may do.
+
+    A criterion dissents if its favourite is better by more than the standard error of the chosen.
+    """
+    found = {}
+    for name, (value, error) in rated[chosen].items():
+        favourite = max(rated, key=lambda label: rated[label][name][0])
+        if rated[favourite][name][0] > value + error:
+            found[name] = favourite
+    return found
 
 
 def candidate_mass(item_counts: NDArray[Any], *, exponent: float) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
+from unexposed.ranking import held_out
 from unexposed.ranking.held_out import DEFAULT, criterion
 from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
 from unexposed.tuning.journal import Lock
@@ -160,6 +161,24 @@ def best_settings(path: Path, *, method: str | None = None) -> dict[str, Any]:
     if method not in (None, found):
         raise InputError(f"the study {path} is of {found}, not of {method}")
     return settings
+
+
+def dissent(document: dict[str, Any]) -> dict[str, str]:
+    """The trial that each criterion prefers to the best one of a study, in words."""
+    trials = {str(t["number"]): t for t in document["trials"] if "criteria" in t}
+    chosen = str(document["best"]["trial"])
+    if chosen not in trials:
+        return {}  # a study of before trials were judged by all criteria
+    rated = {number: trial["criteria"] for number, trial in trials.items()}
+    found = held_out.dissent(rated, chosen)
+    return {name: _spoken(trials[number]) for name, number in found.items()}
+
+
+def _spoken(trial: dict[str, Any]) -> str:
+    settings = (
+        (k, f"{v:.2g}" if isinstance(v, float) else v) for k, v in trial["settings"].items()
+    )
+    return f"trial {trial['number']} ({' '.join(f'{k}={v}' for k, v in settings)})"
 
 
 def document(study: Any, task: dict[str, Any], name: str) -> dict[str, Any]:

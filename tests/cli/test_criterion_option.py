@@ -1,68 +1,21 @@
-"""`unexposed criterion`, and the shorthand `--criterion` of other commands."""
+"""The option `--criterion`, and what commands say where criteria disagree."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from unexposed.cli.tune import _nothing_better
-from unexposed.data import datasets
-from unexposed.data.datasets import RatingData
 from unexposed.data.simulate import world
 from unexposed.data.write import click_table, write_table
-from unexposed.evaluation import agreement
 from unexposed.evaluation import compare as comparing
 from unexposed.methods import load
-
-QUICK = "--worlds 2 --models 3 --epochs 2"
+from unexposed.ranking import held_out
 
 
 @pytest.fixture
-def log(here, monkeypatch):
-    monkeypatch.setattr(agreement, "RESAMPLES", 50)
+def log(here):
     write_table(click_table(world(120, 30, seed=0).clicks(seed=0)), Path("shop.csv"))
-
-
-def test_criterion_prints_a_table_and_a_verdict(log, done):
-    out, err = done(f"criterion shop.csv {QUICK}")
-    assert "Spearman" in out
-    assert "ranks models best in 2 worlds" in out
-    assert "user = user, item = item" in err
-
-
-def test_criterion_prints_exactly_one_json_document(log, done):
-    document = json.loads(done(f"criterion shop.csv {QUICK} --json")[0])
-    assert document["best"] in document["criteria"]
-    assert len(document["models"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "give either a LOG or --dataset NAME"),
-        ("shop.csv --dataset coat", "give either a LOG or --dataset NAME"),
-        ("--dataset coat --user u", "give --dataset, or a LOG with its columns"),
-        ("shop.csv --models 99", "models must be between 3 and 60, got 99"),
-    ],
-)
-def test_what_criterion_cannot_do_is_one_sentence(log, run, words, message):
-    code, _, err = run(f"criterion {words}")
-    assert code == 2
-    assert message in err
-
-
-@pytest.mark.data
-def test_criterion_says_the_same_whatever_the_judgements_say(log, done, data_dir, monkeypatch):
-    whole = datasets.load("coat", data_dir=data_dir)
-    turned = replace(whole.random, values=6 - whole.random.values)
-
-    def said(random):
-        data = RatingData(whole.logged, random=random)
-        monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
-        return done(f"criterion --dataset coat {QUICK} --json")[0]
-
-    assert said(whole.random) == said(turned) == said(None)
 
 
 def test_a_criterion_sets_what_chooses_the_epoch_unless_it_is_assigned(log, done, run):
@@ -77,14 +30,13 @@ def test_a_criterion_sets_what_chooses_the_epoch_unless_it_is_assigned(log, done
 
 
 @pytest.fixture
-def stars(here, monkeypatch):
+def stars(here):
     """A log of ratings: five stars are clicks, two stars were seen and not liked."""
     made = world(60, 30, exposure_rate=0.4, relevance_rate=0.4, seed=0)
     liked, seen = made.clicks(0), made.disliked(0)
     rows = [f"{u},{i},5" for u, i in zip(liked.users, liked.items, strict=True)]
     rows += [f"{u},{i},2" for u, i in zip(seen.users, seen.items, strict=True)]
     Path("stars.csv").write_text("\n".join(["user,item,stars", *rows, ""]), encoding="utf-8")
-    monkeypatch.setattr(agreement, "RESAMPLES", 50)
 
 
 def test_ratings_below_the_threshold_can_choose(stars, done, run):
@@ -106,8 +58,6 @@ def test_ratings_below_the_threshold_can_choose(stars, done, run):
     other = asked.replace("shown", "plain")
     (again,) = json.loads(done(f"tune --train {other} {tuned.replace('studies', 'plain')}")[0])
     assert again["best"]["value"] != study["best"]["value"]
-    table, _ = done(f"criterion stars.csv --rating stars --threshold 4 --shown below {QUICK}")
-    assert "shown" in table
 
 
 @pytest.mark.data
@@ -134,10 +84,9 @@ def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, 
     ease = json.loads(out)[0]
     for trial in ease["trials"]:  # has no epochs: its value is the criterion's
         assert trial["value"] == pytest.approx(trial["criteria"]["popular"][0])
-    monkeypatch.setattr(agreement, "dissent", lambda rated, chosen: {"wtd": "1"})
+    monkeypatch.setattr(held_out, "dissent", lambda rated, chosen: {"wtd": "1"})
     _, err = done(f"{words} --criterion popular")
     assert "ease: criteria disagree: `wtd` prefers trial 1 (" in err
-    assert "`unexposed criterion shop.csv` says which to trust" in err
 
 
 TUNE = "tune --train shop.csv --methods ease --trials 1"
@@ -169,4 +118,4 @@ def test_compare_shows_the_criteria_and_says_when_they_disagree(log, done, monke
     assert mf["criteria"].keys() == bpr["criteria"].keys()
     monkeypatch.setattr(comparing, "dissent", lambda rated, chosen: {"wtd": min(rated)})
     _, err = done(f"{words} --set epochs=2")
-    assert "criteria disagree: `wtd` prefers bpr; `unexposed criterion shop.csv`" in err
+    assert "criteria disagree: `wtd` prefers bpr" in err

@@ -1,20 +1,16 @@
-"""Semi-synthetic worlds that look like a click log, with nothing but its clicks given."""
+"""Worlds that look like a click log, made from its clicks alone."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import qmc
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids
 from unexposed.data.semi_synthetic import fit_exposure
-from unexposed.data.shown import Impressions
 from unexposed.data.simulate import Factors, Floats, World, centred, user_blocks
 from unexposed.errors import InputError
 
-MOST_PAIRS = 20_000_000  # of a larger log a sample stands for the whole
 SWEEPS = 8  # of the calibration
 STEPS = 7  # of the bisection of a rate
 DIM, RIDGE = 10, 5.0
@@ -48,33 +44,6 @@ def spread_dials(n: int, *, seed: int, click_rate: float = 0.0) -> list[Dials]:
     values = low + points * (high - low)
     values[:, 1] = np.exp(values[:, 1])
     return [Dials(*map(float, row)) for row in values]
-
-
-def sample(clicks: Clicks, *, seed: int) -> Clicks:
-    """These clicks, or those of a random part of the users and items where pairs are too many."""
-    n_users, n_items = clicks.n_users, clicks.n_items
-    if n_users * n_items <= MOST_PAIRS:
-        return clicks
-    rng = np.random.default_rng(seed)
-    side = int(MOST_PAIRS**0.5)
-    most_items = min(n_items, max(side, MOST_PAIRS // n_users))
-    most_users = min(n_users, MOST_PAIRS // most_items)
-    users = np.sort(rng.permutation(n_users)[:most_users])
-    items = np.sort(rng.permutation(n_items)[:most_items])
-    ids = Ids.range(most_users), Ids.range(most_items)
-
-    def renamed(pairs: Any) -> dict[str, Any]:
-        rows = np.searchsorted(users, pairs.users), np.searchsorted(items, pairs.items)
-        return dict(zip(("users", "items", "user_ids", "item_ids"), (*rows, *ids), strict=True))
-
-    def inside(pairs: Any) -> Any:
-        return pairs.pick(np.isin(pairs.users, users) & np.isin(pairs.items, items))
-
-    shown = None if clicks.shown is None else inside(clicks.shown)
-    if shown is not None:
-        counts = {"shown": shown.shown, "clicked": shown.clicked}
-        shown = Impressions.from_pairs(**renamed(shown), **counts)
-    return Clicks.from_pairs(**renamed(inside(clicks)), shown=shown)
 
 
 def fit_clicks(clicks: Clicks, *, seed: int) -> Factors:

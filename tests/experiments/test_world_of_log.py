@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from small import clicks_of
-from unexposed.data import world_of_log
 from unexposed.data.simulate import world
-from unexposed.data.world_of_log import (
+from unexposed.errors import InputError
+from world_of_log import (
     LARGEST,
     LOWEST,
     Dials,
     disliked_like,
     fit_clicks,
-    sample,
     spread_dials,
     world_like,
 )
-from unexposed.errors import InputError
 
 USUAL = Dials(exposed=0.6, relevance_rate=0.2, taste=1.0, personal=0.2)
 
@@ -69,17 +67,6 @@ def test_relevance_has_the_rate_and_the_taste_it_is_given(log, fitted):
     assert (likes.user_vectors @ likes.item_vectors.T).std() == pytest.approx(1.0, rel=0.01)
 
 
-def test_centring_leaves_the_log_odds_as_they_are_fitted(log, monkeypatch):
-    fits = []
-    fit = world_of_log.fit_exposure
-    keep = lambda *given, **more: fits.append(fit(*given, **more)) or fits[0]  # noqa: E731
-    monkeypatch.setattr(world_of_log, "fit_exposure", keep)
-    found = fit_clicks(log, seed=0)
-    everyone = np.arange(log.n_users)
-    np.testing.assert_allclose(found.block(everyone), fits[0].block(everyone), atol=1e-4)
-    assert abs(found.user_vectors.mean(axis=0)).max() < 1e-5
-
-
 def test_dials_are_spread_over_their_whole_range():
     many = np.array([list(vars(dials).values()) for dials in spread_dials(20, seed=3)])
     low, high = (np.array(list(vars(dials).values())) for dials in (LOWEST, LARGEST))
@@ -94,25 +81,6 @@ def test_relevance_stays_above_the_clicks_and_below_1(click_rate):
     assert min(rates) >= min(max(0.05, 3 * click_rate), 0.8)
     assert max(rates) <= 0.9
     assert len(set(rates)) == 9
-
-
-def test_of_a_large_log_a_sample_stands_for_the_whole(log, monkeypatch):
-    assert sample(log, seed=0) is log
-    monkeypatch.setattr(world_of_log, "MOST_PAIRS", 2500)
-    part = sample(log, seed=0)
-    assert part.n_users * part.n_items <= 2500
-    share = len(part) / (part.n_users * part.n_items)
-    assert share == pytest.approx(len(log) / (300 * 80), rel=0.3)
-
-
-def test_a_sample_of_a_log_keeps_its_impressions(monkeypatch):
-    whole = world(300, 80, exposure_rate=0.15, seed=1).log(seed=0)
-    monkeypatch.setattr(world_of_log, "MOST_PAIRS", 2500)
-    part = sample(whole, seed=0)
-    assert part.shown.contain(part.users, part.items).all()
-    assert (part.shown.clicked > 0).sum() == len(part)
-    shares = [len(log.shown) / log.n_users / log.n_items for log in (part, whole)]
-    assert shares[0] == pytest.approx(shares[1], rel=0.2)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.6])
