@@ -38,7 +38,7 @@ _ROOMS = {  # a module, and the public names in it
     "model.recommender": "Recommender",
     "ranking.held_out": "CRITERIA",
     "ranking.metrics": "METRICS",
-    "training.given": "Side",
+    "training.side": "Side",
 }
 _HOME = {name: module for module, names in _ROOMS.items() for name in names.split()}
 
