@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from terminal import shown
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import make
 from unexposed.methods import simple_rival as rivals
