@@ -373,6 +373,7 @@ def main() -> None:
         path = ROOT / page
         text = path.read_text(encoding="utf-8")
         path.write_text(filled(text, name, content()), encoding="utf-8")
+    stored.MEMORY.write()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import numpy as np
 
 from unexposed.experiments import results
 from unexposed.experiments import spec as experiment
+from unexposed.experiments.kinds.compare import comparisons
 from unexposed.experiments.task import Experiment
 
 LEVEL = {"random": 0.3, "mf": 0.7, "relmf": 0.75, "ubo": 0.9, "umf": 0.95}
@@ -22,7 +23,8 @@ def write(folder: Path, name: str, text: str, *, run: bool = True) -> None:
     if run:
         asked = experiment.read(folder / f"{name}.toml")
         found = [line(asked, arm, seed) for arm in asked.arms for seed in range(asked.seeds)]
-        results.write_lines(folder / "results" / f"{name}.jsonl", found)
+        made = comparisons(asked, found, {}) if asked.kind == "compare" else {}
+        results.Results(folder / "results", name).write(found, made)
 
 
 def line(asked: Experiment, arm: str, seed: int, **changed: Any) -> dict[str, Any]:
@@ -52,8 +54,9 @@ def compared(asked: Experiment, arm: str, seed: int) -> dict[str, Any]:
     protocols = {}
     for by in (asked.protocol, *asked.also):
         values = {m: level + trait + rng.normal(0, 0.01, USERS) for m in by.metrics}
-        packed = {m: results.pack(v) for m, v in values.items()}
-        protocols[by.name] = {"users": USERS, "who": "0123456789ab", "values": packed}
+        means = {m: float(v.mean()) for m, v in values.items()}
+        protocols[by.name] = {"users": USERS, "who": "0123456789ab"}
+        protocols[by.name] |= {"means": means, "values": values}
     part = {"items": 5, "users": 9, "metrics": dict.fromkeys(asked.protocol.metrics, level)}
     known = {} if "dataset" in asked.data else {"exposure_correlation": 0.4 + 0.1 * seed}
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from docs_tables.stored import Place
+from docs_tables.stored import Place, difference
 from docs_tables.verdict import tested_together
 from unexposed.cards import number, signed
 from unexposed.report.tables import Cell, Table, cells
@@ -37,16 +37,16 @@ def judges(found: Mapping[str, Any]) -> Table:
 
 def judged(first: Place, second: Place, heads: tuple[str, str, str]) -> Table:
     """DCG@3 of each arm that both choices have: second less first, over users."""
-    arms = [arm for arm in first.values if arm in second.values]
-    less = tested_together({arm: second.values[arm] - first.values[arm] for arm in arms})
+    found = {arm: difference([(second, arm)], [(first, arm)]) for arm in first.means}
+    less = tested_together({arm: one for arm, one in found.items() if one is not None})
     rows = [
         cells(
             Cell(arm, code=True, aside=first.given.get(arm, "")),
-            number(float(first.values[arm].mean())),
-            number(float(second.values[arm].mean())),
+            number(first.means[arm]),
+            number(second.means[arm]),
             less[arm],
         )
-        for arm in arms
+        for arm in less
     ]
     note = (
         "Mean over seeds; in brackets: 95 % interval over users; p: sign-flip test over users, "

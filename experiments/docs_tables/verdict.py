@@ -5,9 +5,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from docs_tables.stored import Floats, Place
+from docs_tables.stored import Difference, Place, less
+from docs_tables.stored import share as share_of
 from unexposed.cards import NONE, number, signed
-from unexposed.evaluation.significance import SIGNIFICANCE, bootstrap_interval, holm, paired_test
+from unexposed.evaluation.significance import SIGNIFICANCE, holm
 from unexposed.report.tables import Cell, Table, cells, code, p_value
 
 QUESTIONS = {  # → arm less arm, on data sets and in worlds
@@ -23,17 +24,16 @@ QUESTIONS = {  # → arm less arm, on data sets and in worlds
 
 Key = TypeVar("Key", bound=Hashable)
 FROZEN, KNOWN = "items-frozen-disliked", "items-known-disliked"
-RESAMPLES = 2000
 
 
 def verdict(asked: Sequence[Place]) -> Table:
     """Each question on each data set and world: difference, 95 % interval, p."""
-    found: dict[tuple[str, str], Floats] = {}
+    found: dict[tuple[str, str], Difference] = {}
     for place in asked:
         for question, pairs in QUESTIONS.items():
             for arm, base in pairs:
-                if (less := place.less(arm, base)) is not None:
-                    found[place.title, question] = less
+                if (one := less(place, arm, base)) is not None:
+                    found[place.title, question] = one
     shown, order = tested_together(found), list(QUESTIONS)
     rows = [
         cells(
@@ -54,7 +54,7 @@ def verdict(asked: Sequence[Place]) -> Table:
 
 def differences(place: Place, asked: Mapping[str, tuple[str, str]]) -> Table:
     """Arm less arm in one place: difference, 95 % interval, p."""
-    found = {q: less for q, pair in asked.items() if (less := place.less(*pair)) is not None}
+    found = {q: one for q, pair in asked.items() if (one := less(place, *pair)) is not None}
     rows = [cells(question, cell) for question, cell in tested_together(found).items()]
     note = (
         "Difference in DCG@3 [95 % interval over users] and p (sign-flip test over users, Holm); "
@@ -72,34 +72,26 @@ def smallest(place: Place, arms: Sequence[str]) -> float:
         1.96 * less.mean(axis=0).std(ddof=1) / np.sqrt(less.shape[1])
         for at, arm in enumerate(arms)
         for base in arms[:at]
-        if (less := place.less(arm, base)) is not None
+        for less in [place.values[arm] - place.values[base]]
     ]
     return float(np.median(found))
 
 
-def tested_together(found: Mapping[Key, Floats]) -> dict[Key, Cell]:
+def tested_together(found: Mapping[Key, Difference]) -> dict[Key, Cell]:
     """Differences with their intervals and p, by the sign-flip test over users and Holm."""
-    tests = {f"{at}": paired_test(less, 0 * less, seed=0).p_value for at, less in found.items()}
-    adjusted = holm(tests)
-    return {at: _tested(less, adjusted[f"{at}"]) for at, less in found.items()}
+    adjusted = holm({f"{at}": one.p for at, one in found.items()})
+    return {at: _tested(one, adjusted[f"{at}"]) for at, one in found.items()}
 
 
-def _tested(less: Floats, p: float) -> Cell:
+def _tested(one: Difference, p: float) -> Cell:
     said = p_value(p)
     said = said if said.startswith("<") else f"= {said}"
-    return Cell(f"{difference(less)}, p {said}", bold=p < SIGNIFICANCE and _agree(less))
+    return Cell(f"{difference(one)}, p {said}", bold=p < SIGNIFICANCE and one.agree)
 
 
-def _agree(less: Floats) -> bool:
-    """Whether every seed has the sign of the mean: users cannot show a lucky training."""
-    by_seed = less.mean(axis=1)
-    return bool((by_seed > 0).all() or (by_seed < 0).all())
-
-
-def difference(less: Floats) -> str:
+def difference(one: Difference) -> str:
     """Mean and 95 % interval over users."""
-    low, high = bootstrap_interval(less, seed=0)
-    return f"{signed(float(less.mean()))} [{number(low)}, {number(high)}]"
+    return f"{signed(one.mean)} [{number(one.low)}, {number(one.high)}]"
 
 
 def exposure(asked: Sequence[Place]) -> Table:
@@ -109,9 +101,11 @@ def exposure(asked: Sequence[Place]) -> Table:
     for arm, given in _arms(asked).items():
         row = [Cell(arm, code=True, aside=given)]
         for place in asked:
-            less = place.less(arm, "mf")
-            shown = NONE if less is None else number(_mean(place, arm)) if arm == "mf" else None
-            row += cells(shown or difference(less), number(place.pcc.get(arm)))
+            one = less(place, arm, "mf")
+            shown = NONE if one is None else difference(one)
+            if arm == "mf":
+                shown = number(place.means[arm])
+            row += cells(shown, number(place.pcc.get(arm)))
         rows.append(row)
     note = (
         "DCG@3 of true relevance less that of MF [95 % interval over users]; MF's own row has its "
@@ -126,7 +120,7 @@ def oracles(asked: Sequence[Place]) -> Table:
     arms = [arm for arm, given in _arms(asked).items() if given == "oracle"]
     rows = []
     for arm in arms:
-        gains = (place.less(arm, "mf") for place in asked)
+        gains = (less(place, arm, "mf") for place in asked)
         rows.append(cells(code(arm), *(NONE if g is None else difference(g) for g in gains)))
     note = (
         f"DCG@3 of true relevance less that of MF [95 % interval over users]. `{KNOWN}` knows one "
@@ -145,8 +139,8 @@ def share(asked: Sequence[Place]) -> Table:
         if given.startswith("given") and arm not in (FROZEN, KNOWN)
     ]
     rows = [cells(code(arm), *(_share(place, arm) for place in asked)) for arm in arms]
-    gain = [place.less(KNOWN, FROZEN) for place in asked]
-    room = [NONE if less is None else difference(less) for less in gain]
+    gain = [less(place, KNOWN, FROZEN) for place in asked]
+    room = [NONE if one is None else difference(one) for one in gain]
     rows.append(cells("the oracle's gain", *room))
     note = (
         f"(row − `{FROZEN}`) / (`{KNOWN}` − `{FROZEN}`) [95 % interval over users], DCG@3 of true "
@@ -157,20 +151,12 @@ def share(asked: Sequence[Place]) -> Table:
 
 
 def _share(place: Place, arm: str) -> str:
-    less, gain = place.less(arm, FROZEN), place.less(KNOWN, FROZEN)
-    if less is None or gain is None:
+    at = {name: [(place, name)] for name in (arm, FROZEN, KNOWN)}
+    found = share_of((at[arm], at[FROZEN]), (at[KNOWN], at[FROZEN]))
+    if found is None:
         return NONE
-    low, high = ratio_interval(less, gain)
-    return f"{percent(less.mean() / gain.mean())} [{percent(low)}, {percent(high)}]"
-
-
-def ratio_interval(above: Floats, below: Floats) -> tuple[float, float]:
-    """95 % interval of the ratio of two means, each (seeds, users), by resampling users."""
-    drawn = np.random.default_rng(0).integers(above.shape[1], size=(RESAMPLES, above.shape[1]))
-    above, below = (values.mean(axis=0) for values in (above, below))
-    ratios = above[drawn].mean(axis=1) / below[drawn].mean(axis=1)
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return float(low), float(high)
+    ratio, low, high = found
+    return f"{percent(ratio)} [{percent(low)}, {percent(high)}]"
 
 
 def percent(value: float) -> str:
@@ -182,9 +168,9 @@ def clicks_and_truth(asked: Sequence[Place], arms: Mapping[str, str]) -> Table:
     rows = []
     for place in asked:
         for arm, title in arms.items():
-            if arm in place.values and arm in place.held_out:
-                less = place.less(arm, "mf")
-                true = NONE if arm == "mf" or less is None else difference(less)
+            if arm in place.means and arm in place.held_out:
+                one = less(place, arm, "mf")
+                true = NONE if arm == "mf" or one is None else difference(one)
                 held_out = number(place.held_out[arm])
                 rows.append(cells(place.short, title, held_out, f"{place.epoch[arm]:.0f}", true))
     heads = ["world", "", "held-out clicks", "their best epoch", "true DCG@3 less MF's"]
@@ -197,8 +183,4 @@ def clicks_and_truth(asked: Sequence[Place], arms: Mapping[str, str]) -> Table:
 
 def _arms(asked: Sequence[Place]) -> dict[str, str]:
     """The arms that any place has, in order, each with what it is given."""
-    return {arm: place.given[arm] for place in asked for arm in place.given if arm in place.values}
-
-
-def _mean(place: Place, arm: str) -> float:
-    return float(place.values[arm].mean())
+    return {arm: place.given[arm] for place in asked for arm in place.given if arm in place.means}

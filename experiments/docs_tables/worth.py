@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from docs_tables.stored import Floats, Place
-from docs_tables.verdict import percent, ratio_interval, tested_together
-from unexposed.cards import NONE, number, signed
+from docs_tables import stored
+from docs_tables.stored import Difference, Place, Terms
+from docs_tables.verdict import percent, tested_together
+from unexposed.cards import number, signed
 from unexposed.report.tables import Cell, Table, cells
 
 IMPRESSIONS = {  # arm → the same method without impressions
@@ -41,13 +40,13 @@ def worth(asked: Sequence[Place], pairs: Mapping[str, str], name: str, title: st
     rows = []
     for arm, tested in tested_together(found).items():
         base = pairs[arm]
-        own = [place.less(arm, base) for place in asked]
+        own = [place.means[arm] - place.means[base] for place in asked]
         rows.append(
             [
                 Cell(arm, code=True, aside=asked[0].given.get(arm, "")),
                 Cell(base, code=True),
                 tested,
-                *cells(*(NONE if d is None else signed(float(d.mean())) for d in own)),
+                *cells(*map(signed, own)),
             ]
         )
     note = (
@@ -63,12 +62,12 @@ def worth(asked: Sequence[Place], pairs: Mapping[str, str], name: str, title: st
 
 def levels(asked: Sequence[Place]) -> Table:
     """DCG@3 of true relevance of every arm in every shop."""
-    arms = dict.fromkeys(arm for place in asked for arm in place.values)
-    given = {arm: place.given.get(arm, "") for place in asked for arm in place.values}
+    arms = dict.fromkeys(arm for place in asked for arm in place.means)
+    given = {arm: place.given.get(arm, "") for place in asked for arm in place.means}
     rows = [
         [
             Cell(arm, code=True, aside=given[arm]),
-            *cells(*(number(_mean(place, arm)) for place in asked)),
+            *cells(*(number(place.means.get(arm)) for place in asked)),
         ]
         for arm in arms
     ]
@@ -84,19 +83,18 @@ def shares(asked: Sequence[Place]) -> str:
         return "Results are missing."
     said = []
     for arm in ("mf-shown", "bpr-shown", "umf-shown", "umf-theta-shown"):
-        if (gain := _together(asked, arm, "umf")) is not None:
-            low, high = ratio_interval(gain, room)
-            share = percent(gain.mean() / room.mean())
-            said.append(f"`{arm}` {share} [{percent(low)}, {percent(high)}]")
-    most = signed(float(room.mean()))
+        whole = _pooled(asked, ORACLE, "umf")
+        if (found := stored.share(_pooled(asked, arm, "umf"), whole)) is not None:
+            ratio, low, high = map(percent, found)
+            said.append(f"`{arm}` {ratio} [{low}, {high}]")
+    most = signed(room.mean)
     return f"Of what the true exposure gains over `umf` ({most}), rows reach: {', '.join(said)}."
 
 
-def _together(asked: Sequence[Place], arm: str, base: str) -> Floats | None:
-    """Arm minus base, (seeds, users of all shops)."""
-    found = [less for place in asked if (less := place.less(arm, base)) is not None]
-    return np.concatenate(found, axis=1) if found else None
+def _together(asked: Sequence[Place], arm: str, base: str) -> Difference | None:
+    """Arm minus base, over the users of all shops."""
+    return stored.difference(*_pooled(asked, arm, base))
 
 
-def _mean(place: Place, arm: str) -> float | None:
-    return float(place.values[arm].mean()) if arm in place.values else None
+def _pooled(asked: Sequence[Place], arm: str, base: str) -> tuple[Terms, Terms]:
+    return [(place, arm) for place in asked], [(place, base) for place in asked]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from docs_tables.criteria import criteria
-from docs_tables.stored import Place, places
-from docs_tables.verdict import clicks_and_truth, exposure, oracles, ratio_interval, share, verdict
+from docs_tables.stored import Place, less, places, ratio_interval
+from docs_tables.verdict import clicks_and_truth, exposure, oracles, share, verdict
 from report_world import write
 from unexposed.cards import NONE
-from unexposed.experiments.results import read_lines, unpack
+from unexposed.experiments.results import Results
 
 BASE = np.linspace(0.2, 0.8, 60)
 NOISE = np.resize([0.01, -0.01], 60)  # sums to 0
@@ -20,7 +20,8 @@ def place(name: str, **gains: float) -> Place:
     given = {arm: "given dislikes" if "disliked" in arm else "" for arm in values}
     given |= {arm: "oracle" for arm in values if arm.startswith("items-known")}
     facts = dict.fromkeys(values, 0.5)
-    return Place(name, name, name, values, given, facts, facts, facts)
+    means = {arm: float(own.mean()) for arm, own in values.items()}
+    return Place(name, name, name, len(BASE), means, values, given, facts, facts, facts)
 
 
 def row(table, name: str) -> list[str]:
@@ -111,12 +112,12 @@ def test_places_take_true_relevance_in_worlds_and_the_protocol_on_data_sets(tmp_
     (known,), (real,), (later,) = (
         places(tmp_path / f"{name}.toml") for name in ("world", "coat", "later")
     )
-    lines = [li for li in read_lines(tmp_path / "results/world.jsonl") if li["arm"] == "mf"]
-    truth = [unpack(li["protocols"]["true-relevance"]["values"]["dcg@3"]) for li in lines]
+    lines = [li for li in Results(tmp_path / "results", "world").read() if li["arm"] == "mf"]
+    truth = [li["protocols"]["true-relevance"]["values"]["dcg@3"] for li in lines]
     assert known.values["mf"] == pytest.approx(np.stack(truth))
     assert known.pcc["umf"] == pytest.approx(0.45)
-    assert real.less("ubo", "mf").mean() == pytest.approx(0.2, abs=0.02)
-    assert later.less("umf", "mf") is None
+    assert less(real, "ubo", "mf").mean == pytest.approx(0.2, abs=0.02)
+    assert less(later, "umf", "mf") is None
 
 
 def test_the_table_of_criteria_marks_the_advised_one_and_leaves_the_default_without_difference():

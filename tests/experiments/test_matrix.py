@@ -144,14 +144,16 @@ def test_some_cells_may_differ_in_more_than_the_matrix():
 def test_cells_run_resume_and_are_reported_each_in_a_file_of_its_own(file, capsys):
     Path("small.toml").write_text(TEXT.split("[tune]")[0].replace("study =", "#"))
     assert invoked("run small.toml --only popularity --cell held_out") == 0
-    held_out = [f"{name}.jsonl" for name in NAMES if "held_out" in name]
+    held_out = [
+        f"{name}{end}" for name in NAMES if "held_out" in name for end in (".json", ".parquet")
+    ]
     assert sorted(path.name for path in Path("results").iterdir()) == held_out
     written = Path("results", held_out[0]).read_bytes()
     assert invoked("run small.toml --only popularity") == 0
     assert Path("results", held_out[0]).read_bytes() == written
     assert "small-40-held_out: 1 of 1 runs are finished already" in capsys.readouterr().err
     for name in NAMES:
-        (line,) = results.read_lines(Path("results", f"{name}.jsonl"))
+        (line,) = results.Results(Path("results"), name).read()
         assert (line["experiment"], line["arm"]) == (name, "popularity")
     assert invoked("run small.toml --only popularity --cell 40-held --fresh") == 0
     assert Path("results", held_out[0]).read_bytes() != written
@@ -166,7 +168,7 @@ def test_cells_run_resume_and_are_reported_each_in_a_file_of_its_own(file, capsy
 
 def test_a_miniature_of_cells_needs_no_study(file):
     assert invoked("run small.toml --miniature --cell 40-held") == 0
-    lines = results.read_lines(Path("miniature/small-40-held_out.jsonl"))
+    lines = results.Results(Path("miniature"), "small-40-held_out").read()
     assert {line["arm"] for line in lines} == {"popularity", "umf", "umf-true", "umf-again"}
 
 

@@ -96,7 +96,9 @@ def test_a_method_that_takes_exposure_is_trained_with_the_one_named(tmp_path, me
     if method == "ubo":  # learned, it would move
         text += "settings = { exposure_model = 'items', strategy = 'frozen' }\n"
     experiment = read(tmp_path, text)
-    (line,) = running.run(experiment, tmp_path / "out.jsonl", progress=Silent(), only=["asked"])
+    (line,) = running.run(
+        experiment, results.Results(tmp_path, "out"), progress=Silent(), only=["asked"]
+    )
     made = experiment_data.open_data(experiment.data, experiment.protocol).world
     assert line["exposure"] == oracle
     expected = correlation(made, oracles.ORACLES[oracle](made))
@@ -104,7 +106,7 @@ def test_a_method_that_takes_exposure_is_trained_with_the_one_named(tmp_path, me
 
 
 def test_a_line_of_a_world_has_the_correlation_where_the_model_has_an_exposure(tmp_path):
-    lines = running.run(read(tmp_path, TEXT), tmp_path / "out.jsonl", progress=Silent())
+    lines = running.run(read(tmp_path, TEXT), results.Results(tmp_path, "out"), progress=Silent())
     found = {line["arm"]: line.get("exposure_correlation", "absent") for line in lines}
     assert found["mf"] == "absent"
     assert found["umf"] < found["umf-true"] == pytest.approx(1, abs=1e-5)
@@ -114,17 +116,17 @@ def test_a_line_of_a_world_has_the_correlation_where_the_model_has_an_exposure(t
 
 @pytest.mark.parametrize("now", ["exposure = 'item_means'", ""])
 def test_a_result_with_another_exposure_is_not_current(tmp_path, now):
-    path = tmp_path / "out.jsonl"
+    path = results.Results(tmp_path, "out")
     running.run(read(tmp_path, TEXT), path, progress=Silent(), only=["umf-true"])
-    (line,) = results.read_lines(path)
+    (line,) = path.read()
     assert running.is_current(read(tmp_path, TEXT), line)
     assert not running.is_current(read(tmp_path, TEXT.replace('exposure = "true"', now)), line)
 
 
 def test_a_result_from_before_oracles_counts_for_an_arm_without_one(tmp_path):
     experiment = read(tmp_path, TEXT)
-    running.run(experiment, tmp_path / "out.jsonl", progress=Silent(), only=["umf"])
-    (line,) = results.read_lines(tmp_path / "out.jsonl")
+    running.run(experiment, results.Results(tmp_path, "out"), progress=Silent(), only=["umf"])
+    (line,) = results.Results(tmp_path, "out").read()
     del line["exposure"]
     assert running.is_current(experiment, line)
 

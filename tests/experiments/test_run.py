@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command import ended
@@ -17,7 +18,9 @@ from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiments
 from unexposed.experiments.kinds import KINDS, Kind
+from unexposed.experiments.kinds.compare import document as comparison_of
 from unexposed.experiments.kinds.compare import from_lines
+from unexposed.experiments.results import Results
 from unexposed.experiments.task import Arm, Experiment, Task
 from unexposed.methods import make
 from unexposed.progress import Silent
@@ -39,8 +42,8 @@ dim = 4
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
-    return tmp_path / "results" / "small.jsonl"
+def place(tmp_path) -> Results:
+    return Results(tmp_path / "results", "small")
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def failing(error: type[BaseException], at: object, **body: object) -> Kind:
     return Kind(run)
 
 
-def run(experiment: Experiment, place: Path, **options) -> list[results.Line]:
+def run(experiment: Experiment, place: Results, **options) -> list[results.Line]:
     return running.run(experiment, place, progress=Silent(), **options)
 
 
@@ -100,7 +103,7 @@ def test_a_fresh_run_gives_identical_values_and_the_table_of_compare(small, plac
     first = run(small, place)
     again = run(small, place, fresh=True)
     assert [line["protocols"] for line in again] == [line["protocols"] for line in first]
-    assert pairs(results.read_lines(place)) == ALL
+    assert pairs(place.read()) == ALL
     data = experiment_data.open_data(small.data, small.protocol)
     methods = {label: arm.method for label, arm in small.arms.items()}
     for by in (small.protocol, *small.also):
@@ -118,7 +121,8 @@ def test_a_line_holds_settings_data_results_and_provenance(small, place):
     assert (line["experiment"], line["arm"], line["seed"]) == ("small", "ubo", 1)
     assert line.items() >= small.identity(small.arms["ubo"]).items()
     stored = line["protocols"]["ubo-ijcai22"]
-    assert len(results.unpack(stored["values"]["dcg@3"])) == stored["users"]
+    assert len(stored["values"]["dcg@3"]) == stored["users"]
+    assert stored["means"]["dcg@3"] == np.mean(stored["values"]["dcg@3"])
     assert set(line["by_popularity"]) == {"head", "middle", "tail"}
     assert 0 < line["recommended"]["coverage"] <= 1
     assert 1 <= line["facts"]["best_epoch"] <= line["facts"]["epochs_run"] <= 3
@@ -128,21 +132,23 @@ def test_a_line_holds_settings_data_results_and_provenance(small, place):
     assert list(line["versions"]) == ["unexposed", "python", "numpy", "torch", "numba"]
     assert line["machine"]
     assert line["finished"].endswith("+00:00")
-    assert json.loads(place.read_text().splitlines()[-1]) == line
 
 
-def test_finished_runs_are_skipped_and_a_torn_one_is_repeated(small, place, counted):
-    run(small, place)
-    assert counted == ALL
-    text = place.read_bytes()
-    place.write_bytes(text[:-9])  # killed within the last line
-    counted.clear()
+def test_finished_runs_are_skipped_and_a_torn_one_is_repeated(small, place, counted, monkeypatch):
+    counting = KINDS["compare"]
+    monkeypatch.setitem(KINDS, "compare", failing(KeyboardInterrupt, ("ubo", 1), figure=0.5))
+    with pytest.raises(KeyboardInterrupt):
+        run(small, place)
+    assert pairs(place.read()) == ALL[:-1]
+    place.journal.write_bytes(place.journal.read_bytes() + b'{"arm": "ubo", "se')  # killed
+    monkeypatch.setitem(KINDS, "compare", counting)
     said: list[str] = []
     lines = run(small, place, say=said.append)
     assert counted == [("ubo", 1)]
-    assert pairs(lines) == pairs(results.read_lines(place)) == ALL
+    assert pairs(lines) == pairs(place.read()) == ALL
     assert "within a line" in said[0]
     assert said[1] == "small: 5 of 6 runs are finished already"
+    assert not place.journal.exists()
 
 
 def with_arm(small: Experiment, label: str, **settings) -> Experiment:
@@ -175,7 +181,7 @@ def test_only_changed_runs_are_repeated_and_replace_the_old(small, place, counte
     changed = edit(small)
     run(changed, place)
     assert counted == expected
-    stored = results.read_lines(place)
+    stored = place.read()
     assert sorted(pairs(stored)) == sorted({*ALL, *expected})
     assert all(running.is_current(changed, line) for line in stored)
 
@@ -183,10 +189,10 @@ def test_only_changed_runs_are_repeated_and_replace_the_old(small, place, counte
 def test_a_setting_added_later_has_the_value_that_older_results_used(small, place, counted):
     small = experiments.with_settings(small, {"refit": False})
     run(small, place)
-    lines = results.read_lines(place)
+    lines = place.read()
     for line in lines:
         line["settings"].pop("refit", None)
-    results.write_lines(place, lines)
+    place.write(lines, {})
     counted.clear()
     run(small, place)
     assert counted == []
@@ -199,42 +205,41 @@ def test_lines_of_other_arms_and_seeds_stay_and_of_removed_arms_go(small, place,
     assert counted == [("random", 0), ("random", 1), ("ubo", 0), ("ubo", 1)]
     changed = with_arm(small, "ubo", epochs=9)
     assert pairs(run(changed, place, only=["mf"])) == [("mf", 0), ("mf", 1)]
-    assert pairs(results.read_lines(place)) == ALL
+    assert pairs(place.read()) == ALL
     assert pairs(run(replace(small, seeds=1), place)) == [("random", 0), ("mf", 0), ("ubo", 0)]
-    assert pairs(results.read_lines(place)) == ALL
+    assert pairs(place.read()) == ALL
     fewer = replace(small, arms={label: small.arms[label] for label in ("mf", "ubo")})
     run(fewer, place, only=["mf"])  # only a whole run removes an arm
-    assert sorted(pairs(results.read_lines(place))) == sorted(ALL)
+    assert sorted(pairs(place.read())) == sorted(ALL)
     run(fewer, place)
-    assert pairs(results.read_lines(place)) == ALL[2:]
+    assert pairs(place.read()) == ALL[2:]
 
 
 def test_a_kind_can_run_all_arms_of_a_seed_before_the_next(small, place, counted, monkeypatch):
     monkeypatch.setitem(KINDS, "compare", replace(KINDS["compare"], by_seed=True))
     run(small, place)
     assert counted == sorted(ALL, key=lambda pair: pair[1])
-    assert pairs(results.read_lines(place)) == ALL
+    assert pairs(place.read()) == ALL
     assert [name for name, kind in KINDS.items() if kind.by_seed] == ["compare", "timing"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_damaged_line_is_named_and_the_file_left_as_it_is(small, place, counted, fresh):
+def test_a_damaged_file_is_named_and_left_as_it_is(small, place, counted, fresh):
     run(small, place)
-    whole = place.read_text()
-    place.write_text(damaged := whole.replace('"arm":"mf"', '"arm":', 1))
-    with pytest.raises(InputError, match="line 3 is damaged; remove that line"):
+    place.file.write_text(damaged := place.file.read_text().replace('"seed"', "seed", 1))
+    with pytest.raises(InputError, match="small.json is damaged"):
         run(small, place, fresh=fresh, only=["random"])
-    assert place.read_text() == damaged
+    assert place.file.read_text() == damaged
 
 
 def test_a_fresh_run_of_one_arm_leaves_the_others_as_they_are(small, place, counted):
     run(small, place)
-    before = place.read_text().splitlines()
+    before = place.read()
     counted.clear()
     run(replace(small, seeds=1), place, fresh=True, only=["mf"])
     assert counted == [("mf", 0)]
-    assert pairs(results.read_lines(place)) == ALL
-    after = place.read_text().splitlines()
+    after = place.read()
+    assert pairs(after) == ALL
     assert [*after[:2], *after[3:]] == [*before[:2], *before[3:]]
 
 
@@ -242,20 +247,20 @@ def test_an_interrupted_fresh_run_leaves_the_old_results_and_resumes(
     small, place, counted, monkeypatch
 ):
     run(small, place)
-    before, counting = place.read_bytes(), KINDS["compare"]
+    before, counting = place.file.read_bytes(), KINDS["compare"]
     monkeypatch.setitem(KINDS, "compare", failing(KeyboardInterrupt, "ubo", figure=0.25))
     with pytest.raises(KeyboardInterrupt):
         run(small, place, fresh=True)
-    assert place.read_bytes() == before
+    assert place.file.read_bytes() == before
     said: list[str] = []
     run(small, place, say=said.append)
-    assert "small.jsonl.fresh holds a fresh run that was interrupted: --fresh would" in said[0]
+    assert "small.fresh.jsonl holds a fresh run that was interrupted: --fresh would" in said[0]
     monkeypatch.setitem(KINDS, "compare", counting)
     counted.clear()
     run(small, place, fresh=True)
     assert counted == [("ubo", 0), ("ubo", 1)]
-    assert [line["figure"] for line in results.read_lines(place)] == [0.25] * 4 + [0.5] * 2
-    assert [path.name for path in place.parent.iterdir()] == ["small.jsonl"]
+    assert [line["figure"] for line in place.read()] == [0.25] * 4 + [0.5] * 2
+    assert [path.name for path in place.file.parent.iterdir()] == ["small.json"]
 
 
 def test_a_failed_run_is_reported_and_the_others_continue(small, place, monkeypatch):
@@ -264,15 +269,15 @@ def test_a_failed_run_is_reported_and_the_others_continue(small, place, monkeypa
     with pytest.raises(InputError, match="1 of 6 runs failed; mf, seed 0: the loss was not finite"):
         run(small, place, say=said.append)
     assert said == ["error: mf, seed 0: the loss was not finite"]
-    assert pairs(results.read_lines(place)) == [pair for pair in ALL if pair != ("mf", 0)]
+    assert pairs(place.read()) == [pair for pair in ALL if pair != ("mf", 0)]
 
 
 def test_two_processes_give_the_values_of_one(small, place, tmp_path, monkeypatch):
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     alone = run(small, place, only=["mf"])
-    together = run(small, tmp_path / "together.jsonl", only=["mf"], workers=2)
+    together = run(small, Results(tmp_path, "together"), only=["mf"], workers=2)
     assert [line["protocols"] for line in together] == [line["protocols"] for line in alone]
-    assert pairs(results.read_lines(tmp_path / "together.jsonl")) == [("mf", 0), ("mf", 1)]
+    assert pairs(Results(tmp_path, "together").read()) == [("mf", 0), ("mf", 1)]
     assert "MKL_NUM_THREADS" not in os.environ  # set only for the processes
 
 
@@ -281,25 +286,39 @@ def test_stored_results_that_cannot_be_compared_are_named(small, place):
     lines[-1]["protocols"]["ubo-ijcai22"]["who"] = "somebody else"
     with pytest.raises(InputError, match="mf, seed 1 evaluated other users"):
         from_lines(small, lines)
-    for spoil in ("values", "who", "users"):
+    for spoil in ("who", "users"):
         broken = copy.deepcopy(lines)
         del broken[1]["protocols"]["ubo-ijcai22"][spoil]
         with pytest.raises(InputError, match="results of random are damaged.*--only random"):
             from_lines(small, broken)
 
 
+def test_without_the_values_of_users_a_comparison_stands_while_its_means_do(small, place):
+    run(small, place)
+    asked = [comparison_of(small, place.read(), by=by) for by in (small.protocol, *small.also)]
+    assert all("p_holm" in row["metrics"]["dcg@3"] for row in asked[0]["results"])
+    place.values.unlink()
+    run(small, place)  # trains nothing, and loses nothing
+    known = place.document()["comparisons"]
+    for made in asked:
+        by = {p.name: p for p in (small.protocol, *small.also)}[made["protocol"]]
+        assert comparison_of(small, place.read(), by=by, known=known) == made
+    fewer = comparison_of(replace(small, seeds=1), place.read(), known=known)
+    assert set(fewer["results"][0]["metrics"]["dcg@3"]) == {"mean", "sd"}
+
+
 def test_the_command_prints_the_table_and_leaves_results_beside_the_file(small, place, capsys):
-    file = str(place.parents[1] / "small.toml")
+    file = str(place.file.parents[1] / "small.toml")
     assert ended("run", file) == 0
     out, _ = capsys.readouterr()
     assert "A small one" in out
     rows = [line.split()[0] for line in out.splitlines() if "±" in line and "mean" not in line]
     assert rows == ["random", "mf", "ubo"]
-    assert pairs(results.read_lines(place)) == ALL
+    assert pairs(place.read()) == ALL
     assert ended("run", file, "--json") == 0
     out, err = capsys.readouterr()
     assert "6 of 6 runs are finished already" in err
-    assert json.loads(out) == from_lines(small, results.read_lines(place)).document()
+    assert json.loads(out) == from_lines(small, place.read()).document()
 
 
 def test_several_files_make_one_document_and_files_without_an_experiment_are_left_out(
@@ -324,8 +343,8 @@ def test_a_miniature_never_touches_the_results(small, place, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert ended("run", "small.toml", "--miniature", "--only", "random") == 0
     assert "(miniature)" in capsys.readouterr().out
-    assert not place.exists()
-    assert len(results.read_lines(Path("miniature/small.jsonl"))) == 2
+    assert not place.file.exists()
+    assert len(Results(Path("miniature"), "small").read()) == 2
 
 
 @pytest.mark.parametrize(
@@ -338,5 +357,5 @@ def test_ctrl_c_exits_without_a_traceback_and_keeps_finished_lines(workers, said
     assert code == 130, err
     assert "Traceback" not in err
     assert "4 of 6 runs are left for next time" in err
-    lines = results.read_lines(tmp_path / "results" / "small.jsonl")
+    lines = Results(tmp_path / "results", "small").read()
     assert sorted(pairs(lines)) == [("popularity", 0), ("popularity", 1)]

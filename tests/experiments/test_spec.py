@@ -215,7 +215,7 @@ def test_the_miniature_of_a_shipped_experiment_runs_once_and_is_complete(
 ):
     first = experiments.cells(path)[0]  # in the miniature all cells have the same data
     small = experiments.miniature(first.read(tuned=False))
-    place = tmp_path / f"{small.name}.jsonl"
+    place = results.Results(tmp_path, small.name)
     lines = running.run(small, place, progress=Silent())
     pairs = [(arm, seed) for arm in small.arms for seed in range(2)]
     assert [running.pair_of(line) for line in lines] == pairs
@@ -224,15 +224,15 @@ def test_the_miniature_of_a_shipped_experiment_runs_once_and_is_complete(
             comparison = from_lines(small, lines, by=by)
             assert [result.label for result in comparison.results] == list(small.arms)
             assert all(set(r.values) == set(by.metrics) for r in comparison.results)
-    written = place.read_bytes()
+    written = place.file.read_bytes()
 
     def never(_: object) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setitem(KINDS, small.kind, Kind(never))
     again = running.run(small, place, progress=Silent())
-    assert again == lines == results.read_lines(place)
-    assert place.read_bytes() == written
+    assert list(map(running.pair_of, again)) == pairs
+    assert place.file.read_bytes() == written
 
 
 def test_the_example_in_the_docs_is_an_experiment(tmp_path):
@@ -304,7 +304,7 @@ def test_a_guide_and_the_truth_reach_the_results_and_their_identity(tmp_path):
         "settings = { exposure_model = 'items' }\n"
     )
     found = read(tmp_path, text)
-    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    lines = running.run(found, results.Results(tmp_path, "out"), progress=Silent())
     exposures = {line["arm"]: line["exposure_correlation"] for line in lines}
     assert exposures["plain"] != exposures["guided"]
     assert [line.get("guide") for line in lines] == [None, "disliked"]
@@ -327,7 +327,7 @@ def test_the_traffic_of_an_arm_and_its_use_reach_the_results_and_their_identity(
     )
     found = read(tmp_path, text)
     assert [arm.given for arm in found.arms.values()] == ["", *["given random traffic"] * 2]
-    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    lines = running.run(found, results.Results(tmp_path, "out"), progress=Silent())
     assert [line.get("traffic") for line in lines] == [None, 0.2, 0.2]
     assert all(running.is_current(found, line) for line in lines)
     other = read(tmp_path, text.replace("0.2", "0.3"))
@@ -341,7 +341,7 @@ def test_an_arm_is_given_the_impressions_of_the_world_where_it_says_so(tmp_path)
     )
     found = read(tmp_path, text)
     assert [arm.given for arm in found.arms.values()] == ["", "given impressions"]
-    lines = running.run(found, tmp_path / "out.jsonl", progress=Silent())
+    lines = running.run(found, results.Results(tmp_path, "out"), progress=Silent())
     data = experiment_data.open_data(found.data, found.protocol)
     shown = data.side(None, impressions=True).impressions
     assert shown.contain(data.clicks.users, data.clicks.items).all()

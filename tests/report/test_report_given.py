@@ -3,7 +3,7 @@
 import pytest
 
 from report_world import write
-from unexposed.experiments.results import read_lines, unpack
+from unexposed.experiments.results import Results
 from unexposed.report.experiments import document
 from unexposed.report.sections import sections
 
@@ -53,8 +53,8 @@ def test_a_table_of_worlds_is_by_true_relevance(worlds):
     section = next(s for s in sections(document(worlds)) if s.name == "worlds")
     table = next(t for t in section.tables if "worlds" in t.name)
     found = [
-        unpack(line["protocols"]["true-relevance"]["values"]["dcg@3"]).mean()
-        for line in read_lines(worlds / "worlds/results/worlds.jsonl")
+        line["protocols"]["true-relevance"]["means"]["dcg@3"]
+        for line in Results(worlds / "worlds/results", "worlds").read()
     ]
     assert table.rows[0][1].text.startswith(f"{sum(found) / 2:.3f}"[1:])
     assert "`true-relevance`" in table.notes[0]

@@ -43,9 +43,9 @@ def about(document, name):
 
 
 def values(folder, arm, metric):
-    lines = results.read_lines(folder / "results" / "coat.jsonl")
+    lines = results.Results(folder / "results", "coat").read()
     own = [line["protocols"]["ubo-ijcai22"] for line in lines if line["arm"] == arm]
-    return np.stack([results.unpack(protocol["values"][metric]) for protocol in own])
+    return np.stack([protocol["values"][metric] for protocol in own])
 
 
 def test_the_numbers_come_from_the_stored_values(folder, document):
@@ -138,10 +138,10 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path):
     folder = tmp_path / "experiments"
     simulated.write(folder, "coat", simulated.COAT)
     simulated.write(folder, "unrun", simulated.COAT, run=False)
-    path = folder / "results" / "coat.jsonl"
-    lines = results.read_lines(path)
+    place = results.Results(folder / "results", "coat")
+    lines = place.read()
     lost = [li for li in lines if (li["arm"], li["seed"]) != ("mf", 1)]
-    results.write_lines(path, lost)
+    place.write(lost, {})
     document = experiments_document(folder)
     assert about(document, "coat")["missing"] == [{"arm": "mf", "seeds": [1]}]
     rows = about(document, "coat")["found"]["comparison"]["results"]

@@ -6,6 +6,7 @@ from multiprocessing.context import SpawnProcess
 import pytest
 
 from unexposed.data.simulate import world
+from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiment
 from unexposed.methods import make
@@ -36,7 +37,7 @@ def test_workers_of_a_run_and_of_a_study_start_deaf(started, tmp_path):
     )
     small = experiment.read(tmp_path / "small.toml")
     with pytest.raises(KeyboardInterrupt):
-        running.run(small, tmp_path / "small.jsonl", progress=Silent(), workers=2)
+        running.run(small, results.Results(tmp_path, "small"), progress=Silent(), workers=2)
     clicks = world(30, 20, seed=0).clicks(seed=0)
     with pytest.raises(KeyboardInterrupt):
         tune(clicks, make("mf"), trials=1, folder=tmp_path, name="study", workers=2)

@@ -35,6 +35,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run experiments; finished runs are not repeated."""
+    from unexposed.experiments import results
     from unexposed.experiments import run as running
 
     labels = None if only is None else [arm.strip() for arm in only.split(",")]
@@ -43,10 +44,11 @@ def run(
     documents, failed = {}, False
     for cell_of, experiment in asked:
         folder = out or (Path("miniature") if miniature else cell_of.results)
+        place = results.Results(folder, experiment.name)
         try:
             lines = running.run(
                 experiment,
-                folder / f"{experiment.name}.jsonl",
+                place,
                 progress=progress(),
                 say=say,
                 fresh=fresh,
@@ -54,7 +56,7 @@ def run(
                 workers=workers,
                 data_dir=data_dir,
             )
-            documents[experiment.name] = _show(experiment, lines, as_json=as_json)
+            documents[experiment.name] = _show(experiment, lines, place.document(), as_json=as_json)
         except InputError as error:
             if len(asked) == 1:
                 raise
@@ -95,21 +97,24 @@ def _read(
     return made
 
 
-def _show(experiment: "Experiment", lines: "list[Line]", *, as_json: bool) -> Any:
+def _show(
+    experiment: "Experiment", lines: "list[Line]", stored: dict[str, Any], *, as_json: bool
+) -> Any:
     """Print the table of an experiment, or return its document."""
     from unexposed.cli import tables
     from unexposed.evaluation.truth import TRUE_RELEVANCE
-    from unexposed.experiments.kinds.compare import from_lines
+    from unexposed.experiments.kinds.compare import document
 
     if experiment.kind != "compare":
         if not as_json:
             tables.show(tables.run_table(lines), title=experiment.title)
         return {"experiment": experiment.name, "kind": experiment.kind, "lines": lines}
+    known = stored["comparisons"]
     if as_json:
-        return from_lines(experiment, lines).document()
+        return document(experiment, lines, known=known)
     # a world is judged by drawn labels, and where the file says so by its true relevance
     shown = (experiment.protocol, *(by for by in experiment.also if by is TRUE_RELEVANCE))
     for by in shown:
-        found = from_lines(experiment, lines, by=by)
-        tables.show(tables.comparison_table(found), title=experiment.title)
+        table = tables.document_table(document(experiment, lines, by=by, known=known))
+        tables.show(table, title=experiment.title)
     return None

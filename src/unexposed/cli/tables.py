@@ -68,41 +68,39 @@ def _part(table: Table, columns: list[Column]) -> Table:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Mean ± sd over seeds; the best bold, and † where a method is significantly below it."""
-    several = comparison.seeds > 1
+    return document_table(comparison.document())
+
+
+def document_table(comparison: dict[str, Any]) -> Table:
+    """The table of a comparison's document."""
+    rows = comparison["results"]
     table = Table("method", box=SIMPLE_HEAD, caption=_caption(comparison))
-    for metric in comparison.protocol.metrics:
+    for metric in rows[0]["metrics"] if rows else ():
         table.add_column(metric, justify="right")
     table.add_column("seconds", justify="right")
-    against = {m: comparison.against_best(m) for m in comparison.protocol.metrics}
-    best = {
-        m: max(comparison.rivals, key=lambda r: float(r.values[m].mean())).label
-        if against[m]
-        else None
-        for m in comparison.protocol.metrics
-    }
-    for result in comparison.results:
+    for row in rows:
         cells = []
-        for metric, values in result.values.items():
-            mean, sd = statistics.mean_sd(values)
-            text = spread(mean, sd) if several else number(mean)
-            if best[metric] == result.label:
+        for own in row["metrics"].values():
+            several = comparison["seeds"] > 1
+            text = spread(own["mean"], own["sd"]) if several else number(own["mean"])
+            if own.get("below_best") == 0:
                 cells.append(f"[bold]{text}[/bold]  ")
-                continue
-            tested = against[metric].get(result.label)
-            cells.append(text + (" †" if tested and tested.significant else "  "))
-        given = comparison.given.get(result.label)
-        label = f"{result.label} ({given})" if given else result.label
-        table.add_row(label.replace("[", r"\["), *cells, f"{result.seconds:.1f}")
+            else:
+                below = own.get("p_holm", 1) <= statistics.SIGNIFICANCE
+                cells.append(text + (" †" if below else "  "))
+        label = f"{row['method']} ({row['given']})" if "given" in row else row["method"]
+        table.add_row(label.replace("[", r"\["), *cells, f"{row['seconds']:.1f}")
     return table
 
 
-def _caption(comparison: Comparison) -> str:
-    seeds = f"mean ± sd of {comparison.seeds} seeds, " if comparison.seeds > 1 else ""
+def _caption(comparison: dict[str, Any]) -> str:
+    seeds = f"mean ± sd of {comparison['seeds']} seeds, " if comparison["seeds"] > 1 else ""
     apart = "; rows given more than clicks, named in brackets, do not compete"
+    given = any("given" in row for row in comparison["results"])
     return (
-        f"{comparison.protocol.name}: {comparison.users:,} users, {seeds}best in bold; "
+        f"{comparison['protocol']}: {comparison['users']:,} users, {seeds}best in bold; "
         "† below the best, p < .05 (sign-flip test over users, Holm)"
-        f"{apart if comparison.given else ''}"
+        f"{apart if given else ''}"
     )
 
 

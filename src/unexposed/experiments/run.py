@@ -8,7 +8,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 from unexposed import settings as checks
 from unexposed.data.datasets import Folder
@@ -17,7 +16,8 @@ from unexposed.evaluation.compare import Labelled
 from unexposed.experiments import provenance, results
 from unexposed.experiments.data import Data, completed, open_data
 from unexposed.experiments.kinds import KINDS
-from unexposed.experiments.results import Line, with_criterion
+from unexposed.experiments.kinds.compare import comparisons
+from unexposed.experiments.results import Line, Results
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Progress
 from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
@@ -27,7 +27,7 @@ Pair = tuple[str, int]  # arm, seed
 
 def run(
     experiment: Experiment,
-    path: Path,
+    place: Results,
     *,
     progress: Progress,
     say: Callable[[str], None] = lambda _: None,
@@ -36,33 +36,33 @@ def run(
     workers: int = 1,
     data_dir: Folder | None = None,
 ) -> list[Line]:
-    """Do the runs that are not finished, append each result to the file, and return all results.
+    """Do the runs that are not finished, store each, and return all.
 
-    A failed run is reported while the others continue, and raises at the end. A fresh run writes
-    to a file of its own until it is complete, so that earlier results stay untouched.
+    A failed run is reported while the others continue, and raises at the end. Fresh runs stay in
+    a journal of their own until all are done, so that earlier results stay untouched.
     """
     arms = list(experiment.arms) if only is None else _known(only, experiment)
-    results.read_lines(path)  # refuse a damaged file before the work begins
-    begun = path.with_name(f"{path.name}.fresh")
-    place = begun if fresh else path
-    stored = results.read_lines(place)
-    if results.is_torn(place):
-        say(f"{place} ended within a line, as after a kill: that run is repeated")
-        results.write_lines(place, stored)
-    if begun.exists():
+    journal = place.fresh if fresh else place.journal
+    if results.mend(journal):
+        say(f"{journal} ended within a line, as after a kill: that run is repeated")
+    stored = place.read()  # refuse a damaged file before the work begins
+    if place.fresh.exists():
         then = "it continues" if fresh else "--fresh would continue it"
-        say(f"{begun} holds a fresh run that was interrupted: {then}; remove it to start over")
+        say(
+            f"{place.fresh} holds a fresh run that was interrupted: {then}; remove it to start over"
+        )
     wanted = [(arm, seed) for arm in arms for seed in range(experiment.seeds)]
-    finished = {pair_of(li): li for li in stored if is_current(experiment, li)}
+    done = results.read_journal(journal) if fresh else stored
+    finished = {pair_of(line): line for line in done if is_current(experiment, line)}
     todo = [pair for pair in wanted if pair not in finished]
     if KINDS[experiment.kind].by_seed:
         todo.sort(key=lambda pair: pair[1])
-    if done := len(wanted) - len(todo):
-        say(f"{experiment.name}: {done} of {len(wanted)} runs are finished already")
+    if n_done := len(wanted) - len(todo):
+        say(f"{experiment.name}: {n_done} of {len(wanted)} runs are finished already")
     failures: list[str] = []
     if todo:
         # refuse an unwritable path or missing data before anything is run
-        results.check_place(place)
+        place.check_place()
         if "semi_synthetic" in experiment.data:
             say(f"{experiment.name}: making a world from {experiment.data['semi_synthetic']}")
         data = open_data(experiment.data, experiment.protocol, data_dir)
@@ -74,17 +74,16 @@ def run(
                         failures.append(f"{pair[0]}, seed {pair[1]}: {outcome}")
                         say(f"error: {failures[-1]}")
                     else:
-                        results.append_line(place, outcome)
+                        results.append(journal, outcome)
                         finished[pair] = outcome
         except KeyboardInterrupt:
             n_left = sum(pair not in finished for pair in wanted)
             say(f"{experiment.name}: {n_left} of {len(wanted)} runs are left for next time")
             raise
-    fresh_lines = [finished[pair] for pair in wanted] if fresh and not failures else []
-    _tidy(experiment, path, arms, fresh_lines)
-    if fresh_lines:
-        others = [line for line in results.read_lines(place) if pair_of(line) not in wanted]
-        results.write_lines(place, others) if others else place.unlink()
+    if not (fresh and failures):
+        _settle(experiment, place, arms, stored, list(finished.values()))
+        if fresh:
+            place.fresh.unlink(missing_ok=True)
     if failures:
         raise InputError(f"{len(failures)} of {len(todo)} runs failed; {failures[0]}")
     return [finished[pair] for pair in wanted]
@@ -110,7 +109,7 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     found["data"] = completed(found["data"] or {})
     if arm.method is not None and isinstance(found["settings"], dict):
         later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
-        found["settings"] = {**later, **with_criterion(found["settings"])}
+        found["settings"] = {**later, **found["settings"]}
         if "engine" in found["settings"]:
             found["settings"]["engine"] = asked["settings"].get("engine")
     return asked == found
@@ -124,12 +123,13 @@ def _known(only: list[str], experiment: Experiment) -> list[str]:
     return [arm for arm in experiment.arms if arm in only]
 
 
-def _tidy(experiment: Experiment, path: Path, arms: list[str], newer: list[Line]) -> None:
-    """Keep the latest line of each pair, in the order of the experiment.
+def _settle(
+    experiment: Experiment, place: Results, arms: list[str], stored: list[Line], newer: list[Line]
+) -> None:
+    """Store the latest run of each pair, in the order of the experiment, with the comparisons.
 
-    Drop lines of these arms that no longer match, and lines of arms that no longer exist.
+    Runs of these arms that no longer match go, and so do runs of arms that no longer exist.
     """
-    stored = results.read_lines(path)
     latest = {pair_of(line): line for line in [*stored, *newer]}
     whole = len(arms) == len(experiment.arms)
 
@@ -142,8 +142,10 @@ def _tidy(experiment: Experiment, path: Path, arms: list[str], newer: list[Line]
         (line for line in latest.values() if stays(line)),
         key=lambda line: (order.get(line["arm"], len(order)), line["arm"], line["seed"]),
     )
-    if kept != stored:
-        results.write_lines(path, kept)
+    before = place.document()
+    # the same objects, for two runs may differ in the values of users alone
+    if list(map(id, kept)) != list(map(id, stored)) or place.journal.exists():
+        place.write(kept, comparisons(experiment, kept, before.get("comparisons", {})))
 
 
 Outcome = Line | InputError

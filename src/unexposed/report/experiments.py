@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 
 from unexposed.data.datasets import DATASETS
 from unexposed.errors import InputError
-from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiment
 from unexposed.experiments.kinds import gradient_variance
-from unexposed.experiments.kinds.compare import from_lines
-from unexposed.experiments.results import Line
+from unexposed.experiments.kinds.compare import document as compared
+from unexposed.experiments.kinds.compare import from_lines, headline
+from unexposed.experiments.results import Line, Results
 from unexposed.experiments.task import Experiment
 from unexposed.report import summary
-
-METRIC = "dcg@3"  # shown in figures and tested in tables
 
 
 def document(
@@ -56,6 +54,7 @@ class Stored(NamedTuple):
     asked: Experiment | None  # without the arms whose tuning study is not made yet
     lines: list[Line]
     stale: int
+    comparisons: dict[str, Any]  # as stored
     problem: str | None  # why arms are left out
 
 
@@ -69,13 +68,15 @@ def stored(cell: experiment.Cell) -> Stored:
         try:
             asked = cell.read(tuned=ready)
         except InputError:
-            return Stored(None, [], 0, problem)
+            return Stored(None, [], 0, {}, problem)
         asked = replace(asked, arms={name: asked.arms[name] for name in ready})
-    every = results.read_lines(cell.results / f"{cell.name}.jsonl")
+    place = Results(cell.results, cell.name)
+    every = place.read()
     latest = {running.pair_of(line): line for line in every if running.is_current(asked, line)}
     wanted = ((arm, seed) for arm in asked.arms for seed in range(asked.seeds))
     stale = sum(not running.is_current(asked, line) for line in every)
-    return Stored(asked, [latest[pair] for pair in wanted if pair in latest], stale, problem)
+    current = [latest[pair] for pair in wanted if pair in latest]
+    return Stored(asked, current, stale, place.document().get("comparisons", {}), problem)
 
 
 def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
         "problem": None,
         "missing": [],
     }
-    asked, lines, stale, problem = stored(cell)
+    asked, lines, stale, known, problem = stored(cell)
     about["problem"] = problem and problem.replace(f"{folder.parent}/", "")
     if asked is None:
         return about
@@ -110,7 +111,7 @@ def _experiment(cell: experiment.Cell, folder: Path) -> dict[str, Any]:
         "origins": summary.origins(lines),
         "found": {},
     }
-    return about | {"found": _FOUND[asked.kind](asked, lines) if lines else {}}
+    return about | {"found": _FOUND[asked.kind](asked, lines, known) if lines else {}}
 
 
 def data_title(data: dict[str, Any]) -> str:
@@ -129,33 +130,32 @@ def world_title(data: dict[str, Any]) -> str:
     return f"{DATASETS[data['semi_synthetic']].title}{by}"
 
 
-def _compared(asked: Experiment, lines: list[Line]) -> dict[str, Any]:
-    first = from_lines(asked, lines)
-    if not first.results:
+def _compared(asked: Experiment, lines: list[Line], known: dict[str, Any]) -> dict[str, Any]:
+    first = compared(asked, lines, known=known)
+    if not first["results"]:
         return {}
-    complete = {result.label for result in first.results}
-    given = {label: arm.given for label, arm in asked.arms.items() if arm.given}
-    others = [from_lines(asked, lines, by=by) for by in asked.also]
-    main = METRIC if METRIC in asked.protocol.metrics else next(iter(asked.protocol.metrics))
+    complete = {result["method"] for result in first["results"]}
+    others = [compared(asked, lines, by=by, known=known) for by in asked.also]
+    main = headline(asked.protocol)
     return {
         "metric": main,
-        "comparison": summary.comparison(first, given, tested=True),
-        "also": [summary.comparison(other, given, tested=False) for other in others],
+        "comparison": summary.comparison(first, asked, tested=True),
+        "also": [summary.comparison(other, asked, tested=False) for other in others],
         "exposures": summary.exposures(lines),
-        "ablation": summary.ablation(first, main),
+        "ablation": summary.ablation(from_lines(asked, lines), main),
         "strata": summary.strata([line for line in lines if line["arm"] in complete]),
     }
 
 
-_FOUND: dict[str, Callable[[Experiment, list[Line]], dict[str, Any]]] = {
+_FOUND: dict[str, Callable[[Experiment, list[Line], dict[str, Any]], dict[str, Any]]] = {
     "compare": _compared,
-    "exposure_trend": lambda _, lines: {
+    "exposure_trend": lambda _, lines, __: {
         "trend": summary.trend(lines),
         "ceiling": summary.ceiling(lines),
     },
-    "gradient_variance": lambda _, lines: {
+    "gradient_variance": lambda _, lines, __: {
         "variance": summary.variance(lines),
         "ratios": gradient_variance.ratios(lines),
     },
-    "timing": lambda _, lines: {"timing": summary.timing(lines)},
+    "timing": lambda _, lines, __: {"timing": summary.timing(lines)},
 }

@@ -10,6 +10,7 @@ from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.compare import Comparison, Result
 from unexposed.experiments.kinds import timing as timings
 from unexposed.experiments.results import Line
+from unexposed.experiments.task import Experiment
 from unexposed.methods import METHODS
 
 FEWEST_CLICKS = 50  # drawn in a range of exposure; with fewer its variance comes out too small
@@ -48,36 +49,25 @@ def _rows(found: Comparison) -> dict[str, Result]:
     }
 
 
-def comparison(found: Comparison, given: Mapping[str, str], *, tested: bool) -> dict[str, Any]:
-    """Every metric of every arm, with tests against the best where asked for.
-
-    Arms that are given more than clicks, by label, neither are the best nor are tested.
-    """
-    rows = _rows(found)
-    rivals = {arm: result for arm, result in rows.items() if result.label not in given}
-    metrics: dict[str, dict[str, Any]] = {arm: {} for arm in rows}
-    for metric in found.protocol.metrics:
-        values = {arm: result.values[metric] for arm, result in rivals.items()}
-        best = max(values, key=lambda arm: float(values[arm].mean()), default=None)
-        against = statistics.against_best(values, seed=0) if tested and values else {}
-        for arm, result in rows.items():
-            mean, sd = statistics.mean_sd(result.values[metric])
-            metrics[arm][metric] = {"mean": mean, "sd": sd, "best": arm == best}
-            if arm in against:
-                metrics[arm][metric] |= {
-                    "below_best": 0.0 - against[arm].difference,  # no negative zero
-                    "p_holm": against[arm].p_holm,
-                    "significant": against[arm].significant,
+def comparison(found: Mapping[str, Any], asked: Experiment, *, tested: bool) -> dict[str, Any]:
+    """Every metric of every arm of a comparison's document, with tests where asked for."""
+    rows: list[dict[str, Any]] = []
+    for result in found["results"]:
+        method, metrics = asked.arms[result["method"]].method, {}
+        for metric, own in result["metrics"].items():
+            metrics[metric] = {"mean": own["mean"], "sd": own["sd"]}
+            first = not any(row["metrics"][metric]["best"] for row in rows)  # among equals
+            metrics[metric]["best"] = first and own.get("below_best") == 0
+            if tested and "p_holm" in own:
+                metrics[metric] |= {
+                    "below_best": own["below_best"],
+                    "p_holm": own["p_holm"],
+                    "significant": own["p_holm"] <= statistics.SIGNIFICANCE,
                 }
-    return {
-        "protocol": found.protocol.name,
-        "users": found.users,
-        "seeds": found.seeds,
-        "results": [
-            {"method": arm, "given": given.get(result.label, ""), "metrics": metrics[arm]}
-            for arm, result in rows.items()
-        ],
-    }
+        strategy, name = getattr(method, "strategy", None), getattr(method, "name", None)
+        arm = known_as(result["method"], name, strategy)
+        rows.append({"method": arm, "given": result.get("given", ""), "metrics": metrics})
+    return {**{key: found[key] for key in ("protocol", "users", "seeds")}, "results": rows}
 
 
 def ablation(found: Comparison, metric: str) -> list[dict[str, Any]]:
