@@ -1,6 +1,6 @@
 """Measure the CUDA engine on one GPU: a UBO epoch of Yahoo!R3's size, samples a second, 10⁹ clicks.
 
-    python benchmarks/engine_cuda.py --json experiments/results/engine_cuda.json
+    python benchmarks/engine_cuda.py --json benchmarks/results/engine_cuda.json
 
 Logs are simulated, at the sizes that the targets name. A batch counts clicks; a sample is a pair: a
 click or an item drawn for it. An epoch draws its negatives and its order on the GPU

@@ -1,6 +1,6 @@
 """Measure seconds and peak memory of `read_log` on a log in many Parquet parts.
 
-    python benchmarks/reading.py --rows 10000000 --parts 64 --json experiments/results/reading.json
+    python benchmarks/reading.py --rows 10000000 --parts 64 --json benchmarks/results/reading.json
 
 Each row has a user, an item, a click of 0 or 1 and a time in milliseconds; ids are integers in one
 log and texts in the other. Both are read in a process of their own, so that peak memory is theirs.

@@ -139,7 +139,7 @@ def main() -> None:
                     row = measured(port, process, **load, seconds=arguments.seconds, rate=rate)
                     rows.append({"workers": workers, **row})
     result = {
-        "command": "python benchmarks/serve.py --json experiments/results/serve.json",
+        "command": "python benchmarks/serve.py --json benchmarks/results/serve.json",
         "items": arguments.items,
         "dim": DIM,
         "k": K,

@@ -38,7 +38,7 @@ PAPER = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
 
 
 def result(name: str) -> Any:
-    return _read(HERE / "results" / f"{name}.json")
+    return _read(ROOT / "benchmarks" / "results" / f"{name}.json")
 
 
 def _read(path: Path) -> Any:
@@ -266,7 +266,8 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
     return lambda: markdown(worth.worth(stored.places(HERE / "shown" / file), pairs, file, ""))
 
 
-ENGINE, SERVING, RESULTS = "docs/engine.md", "docs/serving.md", "docs/results.md"
+BENCHMARKS, RESULTS = "benchmarks/README.md", "docs/results.md"
+SHOWN, DATA = "experiments/shown/README.md", "docs/exposure.md"
 RATINGS = "Yahoo!R3, chosen by ratings"
 TUNED = ("mf", "bpr", "ubpr", "relmf", "umf", "ubo")
 RATED = {
@@ -291,8 +292,6 @@ PROTOCOL = {
     "UBO less JointOpt": ("ubo", "ubo-joint"),
     "UBO less MF": ("ubo", "mf"),
 }
-CPU, GPU = "docs/speed.md", "docs/gpu.md"
-RANKS = "docs/scaling_measured.md"
 READ_BY_CLICKS = {
     "mf": "MF",
     "umf-true": "UMF, true exposure",
@@ -300,23 +299,22 @@ READ_BY_CLICKS = {
 }
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "results table": ("README.md", summary),
-    "cpu table": (CPU, written(benchmarks.cpu, "engine_cpu")),
-    "validation batch table": (CPU, partial(compared_in, "validation_batch")),
-    "share table": (CPU, written(benchmarks.share, "epoch_share")),
-    "step table": (ENGINE, written(benchmarks.step, "step")),
-    "estimator table": (ENGINE, written(benchmarks.estimator, "estimator")),
-    "card table": (GPU, written(benchmarks.card, "engine_cuda")),
-    "ranks on cores table": (RANKS, written(scaling.on_cores, "scaling")),
-    "whole log table": (RANKS, written(scaling.whole_log, "divided_log")),
-    "ranks on a card table": (RANKS, written(scaling.on_a_card, "scaling_cuda")),
-    "sharing a card table": (RANKS, written(scaling.sharing_a_card, "scaling_cuda")),
-    "fold-in table": (SERVING, written(serving.fold_in, "fold_in_yahoo")),
-    "update table": (SERVING, written(serving.update, "update_ml100k")),
-    "lists table": (SERVING, written(serving.lists, "recommend")),
-    "memory table": (SERVING, written(serving.memory, "recommend")),
-    "service table": ("docs/service.md", written(serving.service, "serve")),
+    "cpu table": (BENCHMARKS, written(benchmarks.cpu, "engine_cpu")),
+    "validation batch table": (BENCHMARKS, partial(compared_in, "validation_batch")),
+    "share table": (BENCHMARKS, written(benchmarks.share, "epoch_share")),
+    "step table": (BENCHMARKS, written(benchmarks.step, "step")),
+    "estimator table": (BENCHMARKS, written(benchmarks.estimator, "estimator")),
+    "card table": (BENCHMARKS, written(benchmarks.card, "engine_cuda")),
+    "ranks on cores table": (BENCHMARKS, written(scaling.on_cores, "scaling")),
+    "whole log table": (BENCHMARKS, written(scaling.whole_log, "divided_log")),
+    "ranks on a card table": (BENCHMARKS, written(scaling.on_a_card, "scaling_cuda")),
+    "sharing a card table": (BENCHMARKS, written(scaling.sharing_a_card, "scaling_cuda")),
+    "fold-in table": (BENCHMARKS, written(serving.fold_in, "fold_in_yahoo")),
+    "update table": (BENCHMARKS, written(serving.update, "update_ml100k")),
+    "lists table": (BENCHMARKS, written(serving.lists, "recommend")),
+    "memory table": (BENCHMARKS, written(serving.memory, "recommend")),
+    "service table": (BENCHMARKS, written(serving.service, "serve")),
     "verdict table": (RESULTS, the_verdict),
-    "oracles table": ("docs/choosing.md", of_exposure(verdict.oracles)),
     "clicks table": (
         "experiments/exposure/README.md",
         of_exposure(partial(verdict.clicks_and_truth, arms=READ_BY_CLICKS)),
@@ -353,17 +351,17 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
         partial(section, "noise", "gradient_variance"),
     ),
     "impressions table": (
-        "docs/exposure.md",
+        DATA,
         of_shown(partial(worth.worth, pairs=worth.IMPRESSIONS, name="impressions", title="")),
     ),
-    "impressions share": ("docs/exposure.md", lambda: worth.shares(places("shown"))),
+    "impressions share": (SHOWN, lambda: worth.shares(places("shown"))),
     "traffic table": (
-        "docs/exposure.md",
+        SHOWN,
         of_shown(partial(worth.worth, pairs=worth.TRAFFIC, name="traffic", title="")),
     ),
-    "followed table": ("docs/exposure.md", worth_in("tuned.toml", worth.IMPRESSIONS)),
-    "coat traffic table": ("docs/exposure.md", worth_in("coat.toml", worth.COAT)),
-    "shown levels": ("experiments/shown/README.md", of_shown(worth.levels)),
+    "followed table": (DATA, worth_in("tuned.toml", worth.IMPRESSIONS)),
+    "coat traffic table": (SHOWN, worth_in("coat.toml", worth.COAT)),
+    "shown levels": (SHOWN, of_shown(worth.levels)),
     "timing results": ("experiments/timing/README.md", partial(section, "cost", "timing")),
 }
 

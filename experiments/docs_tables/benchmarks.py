@@ -28,10 +28,7 @@ def cpu(document: dict[str, Any]) -> Table:
         for row in document["table"]
     ]
     clicks, load = document["clicks"], document["load_average"][0]
-    note = (
-        f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024. Other programs had "
-        f"{document['others_share']:.0%} of the cores; load average {load:.1f}."
-    )
+    note = f"{document['data']}, {clicks:,} clicks, dim 50, batch 1024; load average {load:.1f}."
     return Table("cpu", "The CPU engine", ["", "bar", *parts], rows, [note])
 
 
