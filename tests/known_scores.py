@@ -15,7 +15,7 @@ from unexposed.model.recommender import Recommender
 class Table(Recommender):
     name: ClassVar[str] = "table"
 
-    def train(self, clicks: Clicks, held_out: Clicks, **given: Any) -> Any:
+    def train(self, given: Any) -> Any:
         raise NotImplementedError
 
     def scores(self, parameters, users, clicks):

@@ -7,7 +7,7 @@ import numpy as np
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.methods import METHODS, make
-from unexposed.methods.composed import ComposedMethod
+from unexposed.methods.composed import ComposedMethod, PointwiseMethod, PopularitySettings
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
@@ -45,6 +45,8 @@ VARIANTS = {
 PERSONAL = [name for name, cls in METHODS.items() if not cls.baseline]
 TRAINED = [name for name, cls in METHODS.items() if issubclass(cls, TrainedMethod)]
 COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
+POINTWISE = [name for name, cls in METHODS.items() if issubclass(cls, PointwiseMethod)]
+EXPOSED = [name for name, cls in METHODS.items() if issubclass(cls, PopularitySettings)]
 FOLDING = [n for n, cls in METHODS.items() if cls.user_rows is not Recommender.user_rows]
 UPDATING = [name for name, cls in METHODS.items() if "start" in cls.takes]
 WITH_VECTORS = [n for n, cls in METHODS.items() if cls.vectors is not Recommender.vectors]

@@ -168,12 +168,6 @@ def test_an_unknown_method_is_refused_with_the_nearest():
         make("populrity")
 
 
-def test_ubo_refuses_a_validation_set_that_leaves_no_click_to_train_on(small_world):
-    greedy = make("ubo", validation_users=1.0, validation_items=0, validation_in_training=False)
-    with pytest.raises(InputError, match="no click is left to train on"):
-        greedy.fit(small_world.split(seed=0).train, seed=0)
-
-
 def test_a_method_that_cannot_score_is_refused_when_it_is_made():
     class Silence(METHODS["popularity"]):
         scores = Recommender.scores

@@ -30,7 +30,7 @@ from unexposed.maths import relevance
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling import validation
-from unexposed.training import clock
+from unexposed.training import exposure_clock
 from unexposed.training.side import Side
 
 SETTINGS = {
@@ -43,7 +43,6 @@ SETTINGS = {
     "quality_window": 1,
     "exposure_learning_rate": 0.01,
     "gate_pace": 0.5,
-    "validation_users": 0.5,
     "lookahead": 0.05,  # wide enough for its exchange to matter
     "engine": "reference",
 }
@@ -61,9 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ubo items": {"exposure_model": "items", "exposure_learning_rate": 0.05},
     "ubo guided": {
         "epoch_by": "validation",
-        "validation_negatives": "drawn",
-        "validation_items": 2,
-        "validation_in_training": False,
+        "guide": "drawn",
         "biases": True,
     },
     "ubo features": {},
@@ -95,7 +92,10 @@ def side(name: str) -> Side:
 
 def fitted(name: str, clicks: Clicks | None = None, **settings: Any) -> Model:
     method = make_with(name.partition(" ")[0], SETTINGS | CASES.get(name, {}) | settings)
-    with small_blocks(), mock.patch.object(clock, "PAIRS_A_STEP", 15 * 20):  # half of the users
+    with (
+        small_blocks(),
+        mock.patch.object(exposure_clock, "PAIRS_A_STEP", 15 * 20),
+    ):  # half of the users
         return method.fit(clicks or log(name), seed=1, side=side(name), progress=Silent())
 
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from polars.testing import assert_frame_equal
 
 from command import JUDGED, LOG, ended
-from unexposed.methods import load, simple_rival
+from unexposed.methods import load, mf
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
 
@@ -61,7 +61,7 @@ def written(folder: Path) -> Path:
 def test_torchrun_goes_from_a_folder_to_lists_and_metrics_as_one_process_does(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(simple_rival, "SECONDS", 0)  # ranks have no mf beside the model
+    monkeypatch.setattr(mf, "SECONDS", 0)  # ranks have no mf beside the model
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "log")
     (tmp_path / "all.py").write_text(ALL)

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from terminal import shown
-from unexposed.data.log import read_log
+from unexposed.data.read import read_log
 from unexposed.evaluation.protocols import PROTOCOLS
-from unexposed.methods import make
-from unexposed.methods import simple_rival as rivals
-from unexposed.methods.simple_rival import simple_rival
+from unexposed.methods import make, mf
+from unexposed.methods.mf import simple_rival
 from unexposed.progress import Silent
 
 UNTRAINED = "--method mf --set epochs=1 --set learning_rate=1e-9"
@@ -113,7 +112,7 @@ def test_mf_is_left_to_compare_where_it_would_take_seconds_and_for_mf_itself(sho
     assert simple_rival(make("mf"), 100, refit=False) is None
     assert simple_rival(make("popularity"), 100, refit=False) is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rivals, "SECONDS", 0)
+        patch.setattr(mf, "SECONDS", 0)
         _, err = done("fit tastes.csv --method ease --out model")
         assert "unexposed compare --methods popularity,mf,ease" in err
         assert "beside mf" not in done("evaluate model --judged later.csv")[0]

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.datasets import RatingData, load
-from unexposed.data.ids import Ids
 from unexposed.methods import make
-from unexposed.model.fold_in import known_clicks
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.training.side import Side
@@ -57,44 +55,3 @@ def test_coats_without_a_click_are_ranked_far_above_chance_by_their_features(nam
     with_features, without = found[::2], found[1::2]
     assert min(with_features) > 0.7, found
     assert max(without) < 0.6, found
-
-
-def of_users(clicks: Clicks, users: NDArray[np.int64]) -> Clicks:
-    here = np.isin(clicks.users, users)
-    return Clicks.from_pairs(
-        np.searchsorted(users, clicks.users[here]),
-        clicks.items[here],
-        user_ids=Ids(users),
-        item_ids=clicks.item_ids,
-    )
-
-
-def test_the_exposure_of_new_users_from_features_is_like_what_their_clicks_teach(coat, clicks):
-    """Of users' deviations from the mean exposure of each item: popularity alone correlates 0."""
-    settings = {"epochs": 25, "patience": 0, "refit": False, "exposure_learning_rate": 5e-3}
-    method = make("ubo", strategy="joint", **settings)
-    features = coat.user_features
-    assert features is not None
-
-    def deviations(model: Model, users: NDArray[np.int32]) -> NDArray[np.float32]:
-        exposure = model.method.exposure(model.parameters, users)
-        assert exposure is not None
-        return (exposure - exposure.mean(axis=0)).ravel()
-
-    order = np.random.default_rng(0).permutation(clicks.n_users)
-    new, old = np.sort(order[:58]), np.sort(order[58:])
-    side = Side(user_features=features[old])
-    model = method.fit(of_users(clicks, old), seed=0, side=side, progress=Silent())
-    newer = of_users(clicks, new)
-    served = model.of_users(newer, user_features=features[new])
-    guessed = deviations(served, np.arange(served.clicks.n_users, dtype=np.int32))
-    with_clicks = known_clicks(model, newer).user_ids.values.astype(np.int32)
-    # others train on all users, from other starts
-    side = Side(user_features=features)
-    learned = method.fit(clicks, seed=1, side=side, progress=Silent())
-    free = method.fit(clicks, seed=2, progress=Silent())
-    by_features, by_clicks = (
-        np.corrcoef(guessed, deviations(m, with_clicks))[0, 1] for m in (learned, free)
-    )
-    assert by_features > 0.7
-    assert by_clicks > 0.4  # every user's own e_u, which knows no features

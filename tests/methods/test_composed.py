@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 
-from small import clicks_of, fitted, quick
+from small import COMPOSED, POINTWISE, clicks_of, fitted, quick
 from unexposed.data.clicks import Clicks
-from unexposed.methods import METHODS, make
+from unexposed.methods import make
 from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.known import Told
-from unexposed.methods.shared_settings import PairSettings
 from unexposed.model import fold_in
-from unexposed.training.side import Side
 
-COMPOSED = [name for name, cls in METHODS.items() if issubclass(cls, ComposedMethod)]
-PAIRWISE = [name for name in COMPOSED if not issubclass(METHODS[name], PairSettings)]
+PAIRWISE = sorted(set(COMPOSED) - set(POINTWISE))
 
 
 def unlike_items() -> Clicks:
@@ -29,7 +25,7 @@ def test_a_method_draws_by_its_exponent(name):
     assert drawing.samples(unlike_items(), np.random.default_rng(0)).item_weight is None
 
 
-@pytest.mark.parametrize("name", sorted(set(COMPOSED) - set(PAIRWISE)))
+@pytest.mark.parametrize("name", POINTWISE)
 def test_unbiased_draws_by_popularity_have_item_weights(name):
     given = {"negatives_exponent": 1.0, "weighting": "unbiased", "negatives_from": "catalogue"}
     drawing = make(name, **given).composition().drawing
@@ -71,40 +67,15 @@ def test_users_are_folded_in_by_the_popularity_of_the_training(small_world):
     assert isinstance(method, ComposedMethod)
     items = np.random.default_rng(0).normal(size=(trained_on.n_items, method.dim))
     parameters = {"item_factors": items, "exposure": np.full(trained_on.n_items, 0.5)}
-    found = method.user_rows(parameters, few, trained_on=trained_on, epochs=2)["user_factors"]
+    found = method.user_rows(parameters, fold_in.NewUsers(few, trained_on, 2))["user_factors"]
     parts = method.composition()
 
     def solved(law):
         given = {"exposure": parts.exposure.of_new_user(parameters), "drawing": parts.drawing}
         size = {"n_clicks": len(trained_on), "batch_size": method.batch_size, "epochs": 2}
-        task = (items, few, parts.objective(), method.optimiser())
-        return fold_in.solve(*task, **given, **size, law=law)
+        task = (parameters, few, parts.loss, method.optimiser())
+        given |= {"relevance": parts.relevance, "law": law}
+        return fold_in.solve(*task, **given, **size)["user_factors"]
 
     np.testing.assert_array_equal(found, solved(parts.drawing.law(trained_on)))
     assert np.abs(found - solved(parts.drawing.law(few))).max() > 1e-4
-
-
-class DrawsItself:
-    """An engine that says who drew what it learns from."""
-
-    def sampler(self, clicks, drawing, *, seed):
-        del clicks, drawing, seed
-
-    def train_epoch(self, sampler, *, batch_size):
-        del sampler, batch_size
-        return 1.0
-
-    def epoch(self, samples, *, batch_size):
-        del samples, batch_size
-        return 2.0
-
-
-@pytest.mark.parametrize(("clicked", "drawn_by"), [(20, 1.0), (59, 2.0)])
-def test_the_host_draws_where_an_engine_would_reject_nearly_everything(clicked, drawn_by):
-    log = np.add.outer(np.arange(60), np.arange(60)) % 2  # everyone clicks every second item
-    log[:, 0] = 0  # but nobody the first
-    log[0] = np.arange(60) >= 60 - clicked
-    method = quick("mf", negatives_exponent=1.0)
-    told, rng = Told(clicks_of(log), Side()), np.random.default_rng(0)
-    _, epoch = method._steps_and_epoch(DrawsItself(), told, 0, rng)
-    assert epoch() == drawn_by

@@ -63,14 +63,6 @@ def test_held_out_clicks_are_learned_from_only_after_the_choice(clicks):
     assert not np.array_equal(chosen, final)
 
 
-def test_a_new_user_is_scored_as_a_known_one_with_the_same_clicks(clicks):
-    model = make("ease").fit(clicks)
-    user = int(np.argmax(clicks.user_counts))
-    own = clicks.item_ids.values[clicks.items[clicks.users == user]].tolist()
-    known = model.recommend([clicks.user_ids.values[user]], k=5).drop("user")
-    assert model.recommend_for(own, k=5).equals(known)
-
-
 def test_more_items_than_it_can_hold_and_exposure_of_pairs_are_refused(clicks):
     wide = Clicks.from_pairs(
         np.zeros(1), np.zeros(1), user_ids=Ids.range(1), item_ids=Ids.range(MOST_ITEMS + 1)

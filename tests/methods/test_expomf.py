@@ -118,17 +118,6 @@ def test_vectors_are_ridge_regressions_weighted_by_the_posterior():
     np.testing.assert_allclose(state["item_factors"], items, rtol=1e-8, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_prior_is_the_mode_of_its_beta_posterior(method):
-    matrix, state = problem(3)
-    sweep(method, matrix, after := state.copy())
-    moved = {**after, "prior_exposure": state["prior_exposure"]}  # p comes before μ moves
-    exposed = direct_posterior(matrix, moved, method.click_precision).sum(axis=0)
-    a, b = method.prior_exposed, method.prior_unexposed
-    expected = (a + exposed - 1) / (a + b + USERS - 2)
-    np.testing.assert_allclose(after["prior_exposure"], expected.clip(1e-6, 1 - 1e-6), rtol=1e-12)
-
-
 @pytest.mark.parametrize(("name", "size"), [("BLOCK_ROWS", 5), ("BLOCK_PRODUCTS", 30)])
 def test_smaller_blocks_give_the_same_sweeps(name, size, monkeypatch):
     method = METHODS[2]

@@ -1,4 +1,4 @@
-"""Methods that are told what was shown: which m a pair has, and what never reaches training."""
+"""Training on what was shown: which m a pair has, and what never reaches training."""
 
 from dataclasses import replace
 
@@ -8,38 +8,33 @@ import torch
 from scipy.special import logit
 from shown_log import IDS, N_ITEMS, N_USERS, shown_log
 
-from small import COMPOSED, assert_same_parameters, quick
+from small import EXPOSED, assert_same_parameters, quick
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids
 from unexposed.data.shown import Impressions
-from unexposed.data.simulate import world
 from unexposed.errors import InputError
-from unexposed.evaluation.truth import by_truth
 from unexposed.maths.losses import LOSSES
-from unexposed.methods import METHODS, load
 from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.known import Known, Told, share_shown
-from unexposed.methods.shared_settings import PopularitySettings
+from unexposed.methods.exposures import Assumed
+from unexposed.methods.pair_data import LearningData, PairRules, share_shown
 from unexposed.progress import Silent
 from unexposed.sampling.samples import Drawing
 from unexposed.training.side import Side
 
 LOG = shown_log()
-EXPOSED = [n for n in COMPOSED if issubclass(METHODS[n], PopularitySettings)]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
-    """What every training was told."""
-    found: list[Told] = []
-    made = ComposedMethod.told
+def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[LearningData]:
+    """What every training learned from."""
+    seen: list[LearningData] = []
+    made = ComposedMethod.learning_data
 
     def noted(method, clicks, side):
-        found.append(made(method, clicks, side))
-        return found[-1]
+        seen.append(made(method, clicks, side))
+        return seen[-1]
 
-    monkeypatch.setattr(ComposedMethod, "told", noted)
-    return found
+    monkeypatch.setattr(ComposedMethod, "learning_data", noted)
+    return seen
 
 
 def fit(name, log=LOG, *, held_out=None, seed=0, side=None, **settings):
@@ -55,9 +50,11 @@ def listed(table) -> dict[tuple[int, int], float]:
 # which m
 
 
-def test_a_pair_shown_n_times_and_not_clicked_has_its_chance_of_being_seen_and_no_other_has(told):
+def test_a_pair_shown_n_times_and_not_clicked_has_its_chance_of_being_seen_and_no_other_has(
+    trained_on,
+):
     fit("umf", exposure_from="shown", attention=0.25, refit=False)
-    known = listed(told[0].marking.known)
+    known = listed(trained_on[0].marking.known)
     shown = LOG.clicks.shown
     expected = {
         (int(u), int(i)): 1 - 0.75**n
@@ -77,27 +74,22 @@ def test_attention_is_learned_from_the_log_and_kept_as_a_fact():
     assert model.facts["impressions"] < len(big.clicks.shown)
 
 
-def test_impressions_without_clicked_rows_are_completed_by_the_clicks():
-    found = [fit("umf", shown_log(1, clicks_only=only)).facts["attention"] for only in (0, 1)]
-    assert found[0] == pytest.approx(found[1], rel=0.15)  # the held-out clicks differ
-
-
-def test_logged_propensities_are_given_as_they_are_to_clicks_too(told):
+def test_logged_propensities_are_given_as_they_are_to_clicks_too(trained_on):
     fit("relmf", exposure_from="logged", refit=False)
-    known, shown = listed(told[0].marking.known), LOG.clicks.shown
+    known, shown = listed(trained_on[0].marking.known), LOG.clicks.shown
     assert len(known) > len(LOG.clicks)
     for pair, m in known.items():
         at = np.flatnonzero((shown.users == pair[0]) & (shown.items == pair[1]))[0]
         assert m == shown.propensity[at]
-    clicks = told[0].clicks
+    clicks = trained_on[0].clicks
     assert all((int(u), int(i)) in known for u, i in zip(clicks.users, clicks.items, strict=True))
 
 
 @pytest.mark.parametrize("name", ["relmf", "ubpr"])
-def test_a_loss_that_divides_by_m_takes_the_share_of_users_who_saw_an_item(name, told):
+def test_a_loss_that_divides_by_m_takes_the_share_of_users_who_saw_an_item(name, trained_on):
     model = fit(name, exposure_from="shown", attention=0.5, refit=False)
-    assert told[0].marking is None
-    shown = told[0].side.impressions
+    assert trained_on[0].marking is None
+    shown = trained_on[0].side.impressions
     by_hand = np.zeros(N_ITEMS)
     np.add.at(by_hand, shown.items, 1 - 0.5**shown.shown)
     np.testing.assert_allclose(
@@ -116,15 +108,6 @@ def test_auto_takes_impressions_where_the_log_has_them_and_nothing_else_changes(
     assert "impressions" not in plain.facts
 
 
-def test_impressions_given_beside_the_clicks_win_over_those_of_the_log(told):
-    shown = LOG.clicks.shown
-    few = shown.pick(np.arange(len(shown)) < 100)
-    model = fit("umf", side=Side(impressions=few))
-    assert model.facts["impressions"] <= 100
-    assert model.facts["side"] == ["impressions"]
-    assert "side" not in fit("umf").facts
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -137,12 +120,6 @@ def test_what_the_log_cannot_tell_is_refused_with_the_cure(settings, said):
     without = LOG._replace(clicks=replace(LOG.clicks, shown=None))
     with pytest.raises(InputError, match=f"{said}.*or .*=(modelled|unclicked)"):
         fit("umf", without, **settings)
-
-
-def test_impressions_of_other_users_are_refused():
-    other = replace(LOG.clicks.shown, user_ids=Ids.range(N_USERS + 1))
-    with pytest.raises(InputError, match="impressions must know the same users and items"):
-        fit("umf", side=Side(impressions=other))
 
 
 # the right expectation
@@ -166,18 +143,12 @@ def slopes(how: str, *, name_of_loss: str, logs: int = 150) -> tuple[float, floa
         )
         clicks = Clicks.from_pairs(*np.nonzero(clicked), **IDS)
         inverse = name_of_loss == "inverse_propensity"
-        told = Known(how, attention=a).told(
-            clicks,
-            Side(impressions=impressions),
-            learned_from=clicks,
-            inverse=inverse,
-            negatives=0,
-        )
-        drawn = Drawing(4, "unbiased").sampler(told.clicks)
-        samples = drawn.draw(rng)
-        pairs = (samples if told.marking is None else told.marking.mark(samples, rng)).pairs()
+        rules = PairRules(Assumed(source=how, attention=a), divides=inverse)
+        data = rules.applied(clicks, Side(impressions=impressions))
+        samples = Drawing(4, "unbiased").sampler(data.clicks).draw(rng)
+        pairs = (samples if data.marking is None else data.marking.mark(samples, rng)).pairs()
         at = pairs.users, pairs.items
-        model = 0.6 if told.side.exposure is None else told.side.exposure[pairs.items]
+        model = 0.6 if data.side.exposure is None else data.side.exposure[pairs.items]
         known = np.full(len(pairs), np.nan) if pairs.exposure is None else pairs.exposure
         m = np.where(np.isnan(known), model, known)
         counts = pairs.weight * ((times[at] > 0) | inverse)
@@ -212,7 +183,7 @@ def test_the_inverse_propensity_loss_with_shares_shown_has_no_slope_at_the_true_
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("settings", [{"exposure_from": "shown"}, {"negatives_from": "shown"}])
 def test_a_held_out_click_is_never_shown_and_not_clicked_to_training(
-    clicks_only, given, settings, told
+    clicks_only, given, settings, trained_on
 ):
     log = shown_log(2, clicks_only=clicks_only)
     train, held_out = log.clicks.hold_out(fraction=0.1, seed=3)
@@ -222,8 +193,8 @@ def test_a_held_out_click_is_never_shown_and_not_clicked_to_training(
         fit("umf", log._replace(clicks=train), held_out=held_out, **settings)
     else:
         fit("umf", log, seed=3, **settings)
-    assert len(told) == 2  # the second training is on all clicks
-    for one in told:
+    assert len(trained_on) == 2  # the second training is on all clicks
+    for one in trained_on:
         table = one.marking and one.marking.known
         pairs = set(listed(table)) if table else set(zip(*one.pool, strict=True))
         assert pairs
@@ -245,16 +216,6 @@ def test_whether_held_out_clicks_are_among_the_impressions_changes_no_bit():
     assert_same_parameters(*models)
 
 
-@pytest.mark.parametrize("how", ["shown", "logged"])
-def test_a_training_that_does_not_know_its_held_out_clicks_does_not_see_them_as_shown(how, told):
-    # as in tuning a method without epochs: the impressions say themselves what was clicked
-    train, held_out = LOG.clicks.hold_out(fraction=0.2, seed=1)
-    nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    fit("umf", LOG._replace(clicks=train), held_out=nothing, exposure_from=how)
-    pairs = set(listed(told[0].marking.known))
-    assert not pairs & set(zip(held_out.users.tolist(), held_out.items.tolist(), strict=True))
-
-
 # engines, and what is kept
 
 
@@ -268,10 +229,10 @@ def test_engines_agree_on_a_training_with_impressions(name):
 
 
 @pytest.mark.parametrize("name", ["mf", "bpr", "ubpr", "ubo"])
-def test_negatives_come_from_what_was_shown_and_not_clicked(name, told):
+def test_negatives_come_from_what_was_shown_and_not_clicked(name, trained_on):
     model = fit(name, negatives_from="shown", refit=False)
     assert np.isfinite(model.score([0], [0])).all()
-    users, items = told[0].pool
+    users, items = trained_on[0].pool
     assert len(users) == model.facts["impressions"]
     assert LOG.clicks.shown.contain(users, items).all()
     assert not LOG.clicks.contain(users, items).any()
@@ -279,42 +240,8 @@ def test_negatives_come_from_what_was_shown_and_not_clicked(name, told):
     assert not np.array_equal(model.parameters["user_factors"], other.parameters["user_factors"])
 
 
-def test_a_saved_model_holds_the_counts_and_no_row_of_the_impressions(tmp_path):
-    fit("umf").save(tmp_path / "model")
-    model = load(tmp_path / "model")
-    assert model.facts["impressions"] > 0
-    assert model.clicks.shown is None
-    assert set(model.parameters) == {"user_factors", "item_factors", "exposure"}
-
-
 def test_a_share_shown_counts_a_click_as_a_showing():
     clicks = Clicks.from_pairs(np.array([0]), np.array([1]), **IDS)
     shown = Impressions.from_pairs(np.array([0, 2]), np.array([1, 3]), **IDS)
     share = share_shown(clicks, shown, 0.5) * N_USERS
     np.testing.assert_allclose(share[[1, 3, 4]], [0.75, 0.5, 0])
-
-
-def test_a_resumed_training_refuses_other_impressions(tmp_path):
-    method = quick("umf", epochs=3, refit=False)
-    given = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0, "progress": Silent()}
-    method.fit(LOG.clicks, **given)
-    shown = LOG.clicks.shown
-    other = replace(LOG.clicks, shown=shown.pick(np.arange(len(shown)) > 0))
-    with pytest.raises(InputError, match="cannot resume.*impressions"):
-        method.fit(other, **given, resume=True)
-
-
-def test_what_was_shown_makes_better_rankings_than_what_is_popular():
-    hidden = world(500, 200, seed=0, popularity_bias=1.0, relevance_bias=0.0)
-    clicks = hidden.clicks(seed=0)
-    seen, liked = (np.concatenate(part) for part in zip(*hidden.draws(0), strict=True))
-    ids = {"user_ids": clicks.user_ids, "item_ids": clicks.item_ids}
-    pairs = np.nonzero(seen)
-    impressions = Impressions.from_pairs(*pairs, clicked=(seen & liked)[pairs], **ids)
-    found = {}
-    for how in ("modelled", "shown"):
-        given = {"popularity_exponent": 1.0, "learning_rate": 0.005, "exposure_from": how}
-        method = quick("umf", dim=16, epochs=40, **given)
-        model = method.fit(clicks, side=Side(impressions=impressions), progress=Silent())
-        found[how] = by_truth(model.scores, hidden, clicks).means()["dcg@3"]
-    assert found["shown"] > found["modelled"] + 0.03

@@ -10,10 +10,10 @@ from unexposed.data.read_features import read_features
 from unexposed.errors import InputError
 from unexposed.maths.relevance import ITEM_FEATURES
 from unexposed.methods import load
-from unexposed.model.fold_in import of_part, solve
+from unexposed.model.fold_in import NewUsers, of_part, solve
 from unexposed.model.model import Model
 from unexposed.progress import Progress, Silent
-from unexposed.training.clock import ExposureClock
+from unexposed.training.exposure_clock import ExposureClock
 from unexposed.training.side import Side
 
 NEW = [f"new {n}" for n in range(6)]  # even ones for even users, odd ones for odd users
@@ -54,14 +54,6 @@ def test_every_composed_method_ranks_items_without_clicks_by_their_features(name
         assert own.min() > other.max(), user
 
 
-def test_items_without_clicks_reach_the_lists(model):
-    lists = model.recommend(["user 0", "user 1"], k=4)
-    for user, own in (("user 0", NEW[::2]), ("user 1", NEW[1::2])):
-        found = set(lists.filter(lists["user"] == user)["item"])
-        # one item of the user's colour was withheld, three are new
-        assert set(own) == found & set(NEW)
-
-
 def test_an_item_without_clicks_is_its_features_alone_however_often_it_was_drawn(shop, model):
     clicks, features = shop
     rows = features.of(clicks.item_ids)
@@ -70,15 +62,6 @@ def test_an_item_without_clicks_is_its_features_alone_however_often_it_was_drawn
     new = clicks.item_counts == 0
     np.testing.assert_allclose(own[new], 0, atol=1e-6)
     assert np.abs(own[~new]).max() > 0.05
-
-
-def test_an_exposure_learned_after_every_epoch_does_not_count_new_items_either(shop):
-    clicks, features = shop
-    side = Side(item_features=features).aligned(clicks)
-    method = quick("ubo with items")
-    clock = method._clock(clicks, method.told(clicks, side), np.random.default_rng(0))
-    counts = clock._weight(np.arange(5)) > 0
-    np.testing.assert_array_equal(counts, np.tile(clicks.item_counts > 0, (5, 1)))
 
 
 def test_an_exposure_learned_after_every_epoch_sees_the_whole_item_vector(shop, monkeypatch):
@@ -130,9 +113,8 @@ def test_a_new_user_is_folded_in_without_learning_that_new_items_are_disliked(sh
     np.testing.assert_array_equal(found[0], found[1])
     free = [solved(table, **given) for table in (items, others)]
     assert np.abs(free[0] - free[1]).max() > 0.01
-    rows = model.method.user_rows(model.parameters, one, trained_on=shop[0], epochs=10)[
-        "user_factors"
-    ]
+    new_user = NewUsers(one, shop[0], 10)
+    rows = model.method.user_rows(model.parameters, new_user)["user_factors"]
     everyone = solved(items, counted=~new, **given | {"n_clicks": len(shop[0])})
     np.testing.assert_array_equal(rows, everyone)
 

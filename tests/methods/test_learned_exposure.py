@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from unexposed.data.simulate import World, world
 from unexposed.errors import InputError
@@ -134,50 +133,15 @@ def test_a_frozen_exposure_stays_at_popularity_or_at_the_table_given():
         assert np.abs(moved - expected).max() > 1e-3
 
 
-# What popularity cannot say
-
-
-def test_no_exponent_below_one_of_popularity_changes_the_order_of_items():
-    # with biases alone m·p = n/N, so p ∝ n^(1 − exponent): the order of clicks, whatever is true
-    of = luck(2)
-    clicks = of.clicks(0)
-    relevance = of.relevance(np.arange(of.n_users)).mean(axis=0)
-    biases_alone = {
-        "dim": 1,
-        "weight_decay": 1.0,
-        "biases": True,
-        "pairs": "all",
-        "epochs": 80,
-        "learning_rate": 0.02,
-    }
-    nothing = clicks.pick(slice(0, 0))  # held out: the last epoch is kept
-
-    def mean_scores(name: str, side: Side | None = None, **settings: Any) -> NDArray[Any]:
-        method = make(name, **biases_alone, **settings)
-        model = method.fit(clicks, nothing, seed=0, side=side, progress=Silent())
-        return model.scores(np.arange(of.n_users, dtype=np.int32)).mean(axis=0)
-
-    by_popularity = [
-        mean_scores("mf"),
-        *(mean_scores("umf", popularity_exponent=exponent) for exponent in (0.25, 0.5, 0.75)),
-    ]
-    for scores in by_popularity:
-        assert spearmanr(scores, clicks.item_counts).statistic > 0.97  # some counts are equal
-    true = mean_scores("umf", Side(exposure=item_means(of)))
-    assert spearmanr(true, clicks.item_counts).statistic < 0.8
-    likes = [spearmanr(scores, relevance).statistic for scores in (*by_popularity, true)]
-    assert likes[-1] > max(likes[:-1]) + 0.2
-
-
 # The half of a guide that chooses the epoch
 
 
 def test_the_halves_of_a_guide_are_disjoint_and_cover_it(small_world):
     clicks = small_world.clicks(0)
-    log_of = UBO(epoch_by="validation", validation_users=0.5).guide()
+    learning = UBO(epoch_by="validation").learning()
     given = guides.of_world(small_world, "disliked:0.3", seed=0)
-    for guide, whole in ((None, log_of.from_log(clicks)), (given, given)):
-        learns, checks = log_of.halves(clicks, guide)
+    for guide, whole in ((None, learning.guide.from_log(clicks)), (given, given)):
+        learns, checks = learning.halves(clicks, guide)
         assert abs(len(learns) - len(checks)) <= 1
         pairs = [
             sorted(zip(part.keys(clicks.n_items).tolist(), part.relevant.tolist(), strict=True))
@@ -201,7 +165,7 @@ def test_the_epoch_has_the_least_loss_on_the_half_that_teaches_nothing():
         turned = guide.relevant ^ np.isin(keys, part.keys(clicks.n_items))
         return ValidationSet(guide.users, guide.items, turned)
 
-    learns, checks = method.guide().halves(clicks, guide)
+    learns, checks = method.learning().halves(clicks, guide)
     model = fit_to(guide)
     losses = -np.array(model.facts["held_out"])
     assert model.facts["best_epoch"] == 1 + losses.argmin() < len(losses)

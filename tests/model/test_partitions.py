@@ -16,7 +16,7 @@ from unexposed.data.ids import Ids
 from unexposed.data.partitions import PARTITIONS, partitions, partitions_among
 from unexposed.errors import InputError
 from unexposed.files import archive
-from unexposed.methods import METHODS, load, load_partitions, make, simple_rival
+from unexposed.methods import METHODS, load, load_partitions, make, mf
 from unexposed.model.filters import Rules
 from unexposed.model.lists import FILES, parts_in, sample, write_lists
 from unexposed.model.save import MODEL
@@ -254,7 +254,7 @@ def models(tmp_path, monkeypatch) -> None:
     ],
 )
 def test_a_command_prints_the_same_for_a_model_by_partitions(words, models, capsys, monkeypatch):
-    monkeypatch.setattr(simple_rival, "SECONDS", 0)  # a part of the users has no mf beside it
+    monkeypatch.setattr(mf, "SECONDS", 0)  # a part of the users has no mf beside it
     outputs = []
     for folder in ("whole", "parted"):
         assert ended(*words.format(folder).split()) == 0
@@ -263,7 +263,7 @@ def test_a_command_prints_the_same_for_a_model_by_partitions(words, models, caps
 
 
 def test_python_evaluates_a_model_by_partitions_on_its_judged_users(models, monkeypatch):
-    monkeypatch.setattr(simple_rival, "SECONDS", 0)
+    monkeypatch.setattr(mf, "SECONDS", 0)
     judged = pl.read_csv("judged.csv").filter(pl.col("user") != "u5")
     whole, parted = (ux.evaluate(f, judged, "judged") for f in ("whole", "parted"))
     assert parted.document == whole.document

@@ -102,9 +102,9 @@ def test_the_epoch_is_chosen_on_newer_clicks_and_the_settings_stay(older, newer,
     seen = {}
     train = MF.train
 
-    def spy(self, clicks, held_out, **rest):
-        seen.update(clicks=clicks, held_out=held_out, epochs=self.epochs)
-        return train(self, clicks, held_out, **rest)
+    def spy(self, given):
+        seen.update(clicks=given.clicks, held_out=given.held_out, epochs=self.epochs)
+        return train(self, given)
 
     monkeypatch.setattr(MF, "train", spy)
     updated = model.update(newer, progress=Silent())
@@ -180,16 +180,16 @@ def test_the_impressions_of_the_newer_log_are_used_under_their_raw_ids(older, ne
         item_ids=newer.item_ids,
     )
     wanted = named(shown) - named(older) - named(newer)
-    told, made = [], ComposedMethod.told
+    seen, made = [], ComposedMethod.learning_data
     monkeypatch.setattr(
         ComposedMethod,
-        "told",
-        lambda method, clicks, side: told.append(made(method, clicks, side)) or told[-1],
+        "learning_data",
+        lambda method, clicks, side: seen.append(made(method, clicks, side)) or seen[-1],
     )
     model = quick("mf", negatives_from="unclicked").fit(older, progress=Silent())
     model = replace(model, method=replace(model.method, negatives_from="shown"))
     updated = model.update(replace(newer, shown=shown), epochs=1, progress=Silent())
-    users, items = told[-1].pool
+    users, items = seen[-1].pool
     raw = updated.user_ids.values[users], updated.item_ids.values[items]
     assert set(zip(*raw, strict=True)) == wanted
     assert "side" not in updated.facts  # a later update needs no impressions again

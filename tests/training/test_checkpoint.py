@@ -80,7 +80,7 @@ CASES = [
     *(("ubo", {"engine": e, "validation_batch": 5}) for e in ("cpu", "reference")),
     ("mf", {"pairs": "all"}),
     ("umf", {"weighting": "unbiased"}),
-    ("ubo", {"validation_in_training": False}),
+    ("ubo", {"guide": "drawn"}),
     ("ubo with items", {}),
     ("ubo with an exponent", {"epoch_by": "validation"}),
     ("cjmf", {"n_models": 1, "residual": False}),

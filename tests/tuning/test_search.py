@@ -77,8 +77,10 @@ class Power(Recommender):
     name: ClassVar[str] = "power"
     exponent: float = setting(1.0, "of an item's clicks", low=-2, search=[-1.0, 1.0])
 
-    def train(self, clicks, held_out, *, seed, side, progress, checkpoint=None, rivals=None):
-        counts = clicks.union(held_out).item_counts  # has no epoch to choose, so it uses all
+    def train(self, given):
+        counts = given.clicks.union(
+            given.held_out
+        ).item_counts  # has no epoch to choose, so it uses all
         return {"worth": (1.0 + counts).astype(np.float32) ** self.exponent}, {}
 
     def scores(self, parameters, users, clicks):

@@ -46,10 +46,10 @@ def fit(
     """
     from unexposed import ranks
     from unexposed.cli.splitting import part, part_among_ranks
-    from unexposed.data.log import read_log
+    from unexposed.data.read import read_log
     from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.methods import make
-    from unexposed.methods.simple_rival import simple_rival
+    from unexposed.methods.mf import simple_rival
     from unexposed.model.load import unlike
     from unexposed.model.save import check_ids, check_place
     from unexposed.training.checkpoint import EVERY, is_kept, place_beside

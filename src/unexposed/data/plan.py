@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
-from unexposed.data.columns import Columns, Table, named, no_column, pair_names, refuse_twice
+from unexposed.data.columns import Columns, named, no_column, pair_names, refuse_twice
+from unexposed.data.sources import Table
 from unexposed.data.values import limit_of, texts
 from unexposed.errors import InputError, did_you_mean, plain
 
@@ -26,7 +27,7 @@ class Plan:
     clicks: tuple[str, ...] = ()  # values of the event column; none: every row is a click
     shown: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()  # roles whose column the caller named
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def rule(self) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.evaluation import significance as statistics
+from unexposed.methods.mf import simple_rival
 from unexposed.methods.popularity import Popularity, popular_list
-from unexposed.methods.simple_rival import simple_rival
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.ranking import verdict as words

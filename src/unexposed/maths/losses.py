@@ -126,17 +126,22 @@ class Loss:
     value: Pointwise
     gradient: Pointwise
     kernel: str | None = None
+    divides: bool = False  # by the exposure
 
 
 LOSSES: dict[str, Loss] = {
     "inverse_propensity": Loss(
-        inverse_propensity, inverse_propensity_gradient, kernel="inverse_propensity"
+        inverse_propensity,
+        inverse_propensity_gradient,
+        kernel="inverse_propensity",
+        divides=True,
     ),
     "low_variance": Loss(low_variance, low_variance_gradient, kernel="low_variance"),
     "inverse_propensity_squared": Loss(
         inverse_propensity_squared,
         inverse_propensity_squared_gradient,
         kernel="inverse_propensity_squared",
+        divides=True,
     ),
     "low_variance_squared": Loss(
         low_variance_squared, low_variance_squared_gradient, kernel="low_variance_squared"
@@ -154,6 +159,7 @@ class PairwiseLoss:
     value: PairwiseFunction
     gradient: PairwiseFunction
     kernel: str | None = None
+    divides: bool = False  # by the exposure
 
 
 PAIRWISE_LOSSES: dict[str, PairwiseLoss] = {
@@ -162,6 +168,7 @@ PAIRWISE_LOSSES: dict[str, PairwiseLoss] = {
         inverse_propensity_pairwise,
         inverse_propensity_pairwise_gradient,
         kernel="inverse_propensity_pairwise",
+        divides=True,
     ),
 }
 
@@ -169,6 +176,11 @@ PAIRWISE_LOSSES: dict[str, PairwiseLoss] = {
 def kernel_of(loss: str) -> str | None:
     """The name of a loss in the compiled engines; None where it has no fast form."""
     return (PAIRWISE_LOSSES[loss] if loss in PAIRWISE_LOSSES else LOSSES[loss]).kernel
+
+
+def divides_by_exposure(loss: str) -> bool:
+    """Whether a loss divides by the exposure, and so needs the chance that a pair is shown."""
+    return (PAIRWISE_LOSSES[loss] if loss in PAIRWISE_LOSSES else LOSSES[loss]).divides
 
 
 def _no_click(logit: Tensor, exposure: Tensor) -> Tensor:

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.composition import Composition
-from unexposed.sampling.samples import Drawing
+from unexposed.methods.composed import ComposedMethod, Composition
 from unexposed.settings import setting
 
 
@@ -17,10 +15,4 @@ class BPR(ComposedMethod):
     initial_scale: float = setting(0.003, "standard deviation of the first vectors", above=0)
 
     def composition(self) -> Composition:
-        return Composition(
-            relevance=self.relevance_model(pairwise=True),
-            loss="pairwise",
-            drawing=Drawing(
-                self.negatives, source=self.negatives_from, exponent=self.negatives_exponent
-            ),
-        )
+        return Composition(self.relevance_model(pairwise=True), "pairwise", self.drawing())

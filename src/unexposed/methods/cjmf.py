@@ -22,8 +22,8 @@ from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.sampling import samples as sampling
 from unexposed.settings import setting
-from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
+from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
 
 
@@ -63,9 +63,7 @@ class CJMF(TrainedMethod):
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
-    def trainee(
-        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> training.Trainee:
+    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
         del side
         rng = np.random.default_rng(seed)
         popularity, size = self.popularity(clicks), self.batch_size
@@ -79,7 +77,7 @@ class CJMF(TrainedMethod):
         def samples() -> PartedSamples:
             return draw(clicks, part, negatives=self.negatives, rng=rng)
 
-        return training.Trainee(
+        return Trainee(
             lambda: (learner.epoch(b, batch_size=size) for b in samples().batches(size)),
             lambda: learner.epoch(samples(), batch_size=size),
             lambda: kept(learner.tables(), popularity),

@@ -17,30 +17,63 @@ from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.engine.build import build
 from unexposed.engine.exchange import Shared
-from unexposed.engine.objective import DrawsSamples, Engine, Name, Optimiser
-from unexposed.errors import InputError, did_you_mean
-from unexposed.maths.item_level import log_share
-from unexposed.maths.losses import PAIRWISE_LOSSES
+from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
+from unexposed.maths.losses import PAIRWISE_LOSSES, divides_by_exposure
 from unexposed.maths.relevance import ITEM_FEATURES, RELEVANCE, Biases, Relevance, Vectors
-from unexposed.methods.composition import Composition
-from unexposed.methods.exposures import OnClock
-from unexposed.methods.known import Counts, Known, Told
-from unexposed.methods.shared_settings import PopularitySettings
+from unexposed.methods.exposures import AllSeen, Assumed, Exposure, ExposureFrom, ExposureLearning
+from unexposed.methods.pair_data import Counts, LearningData, PairRules
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.graph import Graph
 from unexposed.progress import Progress
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import Block
-from unexposed.sampling.samples import Samples, Source
+from unexposed.sampling.samples import Drawing, Samples, Source, Weighting
 from unexposed.settings import setting
-from unexposed.training import loop as training
 from unexposed.training.checkpoint import Memory
-from unexposed.training.clock import ExposureClock
+from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
 
-TrafficUse = Literal["training", "none"]
 STEP = 2  # raised when a step computes something else: older results no longer count
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts of a trained method."""
+
+    relevance: Relevance
+    loss: str  # of `maths/losses.py`
+    drawing: Drawing  # the samples of an epoch
+    exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
+    learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
+
+    def relevance_of(self, clicks: Clicks, side: Side) -> Relevance:
+        """The relevance, built for these clicks and the features of their items."""
+        log_odds = self.drawing.log_odds(clicks)
+        return self.relevance.of(clicks, log_odds=log_odds, item_features=side.item_rows)
+
+    def objective(self) -> Objective:
+        if self.learning is None or not self.exposure.in_steps:
+            return Objective(self.loss)
+        return Objective(
+            self.loss,
+            self.learning.strategy,
+            offset=self.exposure.offset,
+            validation_batch=self.learning.batch,
+        )
+
+    def optimiser(self, learning_rate: float, weight_decay: float) -> Optimiser:
+        if self.learning is None:
+            return Optimiser(learning_rate, weight_decay)
+        return Optimiser(
+            learning_rate,
+            weight_decay,
+            exposure_learning_rate=self.learning.learning_rate,
+            exposure_weight_decay=self.learning.weight_decay,
+            gate_pace=self.learning.gate_pace,
+            lookahead=self.learning.lookahead,
+        )
 
 
 @dataclass(frozen=True)
@@ -85,13 +118,13 @@ class ComposedMethod(TrainedMethod):
         search=[0.0, 0.5],
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
-    relevance: str = setting("dot", f"how vectors make a logit: {', '.join(RELEVANCE)}")
+    relevance: str = setting("dot", "how vectors make a logit", names=RELEVANCE)
     biases: bool = setting(
         False,
         "add a bias of the user and one of the item to the logit, without weight decay",
         search=[False, True],
     )
-    traffic_use: TrafficUse = setting(
+    traffic_use: Literal["training", "none"] = setting(
         "training", "of random traffic: extra training pairs with m = 1, or none but epoch_by"
     )
     traffic_weight: float = setting(
@@ -105,12 +138,6 @@ class ComposedMethod(TrainedMethod):
     )
     engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.relevance not in RELEVANCE:
-            near = did_you_mean(self.relevance, RELEVANCE)
-            raise InputError(f"no relevance {self.relevance!r}; {near}")
-
     @abstractmethod
     def composition(self) -> Composition:
         """The parts of this method, from its settings."""
@@ -120,6 +147,9 @@ class ComposedMethod(TrainedMethod):
         biases: Biases = "none" if not self.biases else "item" if pairwise else "both"
         return RELEVANCE[self.relevance](self.dim, self.initial_scale, biases)
 
+    def drawing(self) -> Drawing:
+        return Drawing(self.negatives, source=self.negatives_from, exponent=self.negatives_exponent)
+
     @property
     def width(self) -> int:
         return self.composition().relevance.width
@@ -128,50 +158,40 @@ class ComposedMethod(TrainedMethod):
         return self.composition().optimiser(self.learning_rate, self.weight_decay)
 
     def traffic_uses(self) -> list[str]:
-        uses: dict[str, list[str]] = {"both": ["training", "guide"], "none": []}
-        return uses.get(self.traffic_use, [self.traffic_use]) + super().traffic_uses()
+        own = [] if self.traffic_use == "none" else [self.traffic_use]
+        return own + super().traffic_uses()
 
-    def told(self, clicks: Clicks, side: Side) -> Told:
-        """What is known of single pairs, as far as the settings use it."""
+    def learning_data(self, clicks: Clicks, side: Side) -> LearningData:
+        """The inputs of a training, each used as the settings say."""
         parts = self.composition()
-        known = Known(
+        return PairRules(
+            parts.exposure.assumed,
+            divides=divides_by_exposure(parts.loss),
+            negatives=self.negatives if parts.loss in PAIRWISE_LOSSES else 0,
+            draws_shown=parts.drawing.source == "shown",
             traffic_weight=self.traffic_weight,
             counts=self.counts,
             count_weight=self.count_weight,
-            draws_shown=parts.drawing.source == "shown",
-        )
-        if isinstance(self, PopularitySettings):
-            known = replace(
-                known,
-                exposure=self.exposure_from,
-                attention=self.attention,
-                floor=self.popularity_floor,
-            )
-        return known.told(
-            clicks,
-            side,
-            learned_from=parts.learned_from(clicks, side),
-            inverse=parts.loss.startswith("inverse_propensity"),
-            negatives=self.negatives if parts.loss in PAIRWISE_LOSSES else 0,
-        )
+        ).applied(clicks, side)
 
     def build(
         self, clicks: Clicks, side: Side, rng: np.random.Generator, *, marked: bool = False
     ) -> Engine:
         """The engine that will train this method, before its first step."""
-        parts, relevance = self.composition(), self._relevance_of(clicks, side)
+        parts = self.composition()
+        relevance, objective = parts.relevance_of(clicks, side), parts.objective()
         earlier = None if side.start is None else relevance.continued(side.start)
         n_users, own = clicks.n_users, None
         if clicks.share is not None:
             n_users, own = clicks.share.n_users, clicks.share.users
         start = relevance.initial(n_users, clicks.n_items, rng, own)
-        start |= parts.exposure.initial(n_users, self.width, side, rng, own)
+        start |= parts.exposure.initial(n_users, relevance.width, side, rng, own)
         guide = None
-        if parts.objective().strategy is not None and parts.learning is not None:
-            guide = parts.learning.guide.pairs(clicks, side.validation, rng)
+        if parts.learning is not None and objective.strategy is not None:
+            guide = parts.learning.pairs(clicks, side.validation, rng)
         others = ranks.current()
         return build(
-            parts.objective(),
+            objective,
             self.optimiser(),
             continued(start, earlier),
             relevance=relevance,
@@ -183,100 +203,68 @@ class ComposedMethod(TrainedMethod):
             name=self.engine,
         )
 
-    def trainee(
-        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> training.Trainee:
-        parts = self.composition()
-        rng = np.random.default_rng(seed)
-        told = self.told(clicks, side)
-        side = told.side
-        engine = self.build(clicks, side, rng, marked=told.marking is not None)
+    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
+        parts, rng = self.composition(), np.random.default_rng(seed)
+        data = self.learning_data(clicks, side)
+        side = data.side
+        engine = self.build(clicks, side, rng, marked=data.marking is not None)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
         others = ranks.current()
         if name == "cuda":
             progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
-        elif others is not None and name == "reference":
+        elif name == "reference" and others is not None:
             progress.note(f"{others.size} ranks train on the reference engine, the slowest")
-        elif (
-            name == "reference"
-            and self.engine == "auto"
-            and side.given() & {"user_features", "item_features"}
-        ):
-            progress.note("features run on the reference engine, the slowest")
+        elif name == "reference" and self.engine == "auto":
+            features = side.given() & {"user_features", "item_features"}
+            what = "features run" if features else f"{self.name} with these settings runs"
+            progress.note(f"{what} on the reference engine, the slowest")
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
-        relevance = self._relevance_of(clicks, side)
-
-        def parameters() -> Parameters:
-            return parts.exposure.kept(relevance.kept(engine.parameters()), clicks, side)
-
-        trainee = training.Trainee(
-            *self._steps_and_epoch(engine, told, seed, rng, relevance),
-            parameters=parameters,
+        relevance = parts.relevance_of(clicks, side)
+        steps, epoch = self._steps_and_epoch(engine, data, relevance, seed, rng)
+        trainee = Trainee(
+            steps,
+            epoch,
+            lambda: parts.exposure.kept(relevance.kept(engine.parameters()), clicks, side),
             memory=Memory(kind, engine.state, engine.restore, rng, engine.user_arrays),
-            facts={"engine": name} | told.facts | ({"ranks": others.size} if others else {}),
+            facts={"engine": name} | data.facts | ({"ranks": others.size} if others else {}),
         )
-        clock = self._clock(clicks, told, rng)
+        if parts.learning is None:
+            return trainee
+        clock = parts.exposure.clock(
+            clicks,
+            side,
+            parts.learning,
+            rng,
+            learned_from=data.clicks,
+            given=data.given_pairs(),
+            drawing=parts.drawing,
+            relevance=relevance,
+        )
         return trainee if clock is None else clock.beside(trainee, engine)
 
-    def _clock(self, clicks: Clicks, told: Told, rng: np.random.Generator) -> ExposureClock | None:
-        """What moves an exposure that learns after every epoch; None: nothing of that kind."""
-        parts, side = self.composition(), told.side
-        learning = parts.learning
-        if (
-            not isinstance(parts.exposure, OnClock)
-            or learning is None
-            or learning.strategy == "frozen"
-        ):
-            return None
-        drawing, learned_from = parts.drawing, told.clicks
-        relevance = self._relevance_of(clicks, side)
-        counted: Any = 1 if relevance.counted is None else relevance.counted
-        return ExposureClock(
-            parts.exposure.form,
-            learned_from,
-            parts.exposure.start(clicks, side),
-            log_share(clicks.item_counts),
-            learning.guide.pairs(clicks, side.validation, rng),
-            on_training=learning.strategy != "bilevel",
-            learning_rate=learning.learning_rate,
-            weight_decay=learning.weight_decay,
-            weight=lambda users: drawing.expected_weight(learned_from, users) * counted,
-            relevance=relevance,
-            given=told.given_pairs(),
-            rng=rng,
-        )
-
-    def _relevance_of(self, clicks: Clicks, side: Side) -> Relevance:
-        """The relevance, built for these clicks and the features of their items."""
-        parts = self.composition()
-        return parts.relevance_of(parts.learned_from(clicks, side), side.item_rows)
-
     def pairs_of_epoch(self, clicks: Clicks) -> int:
-        parts = self.composition()
-        drawn = parts.drawing.samples(parts.learned_from(clicks, Side()), np.random.default_rng(0))
-        return len(drawn.items)
+        return len(self.drawing().samples(clicks, np.random.default_rng(0)).items)
 
     def _steps_and_epoch(
         self,
         engine: Engine,
-        told: Told,
+        data: LearningData,
+        relevance: Relevance,
         seed: int,
         rng: np.random.Generator,
-        relevance: Relevance,
     ) -> tuple[Callable[[], Iterator[float]], Callable[[], float]]:
         """One epoch of training, on samples drawn by the engine if it can, else here."""
-        clicks, marking = told.clicks, told.marking
-        drawing, size = self.composition().drawing, self.batch_size
+        drawing, size = self.drawing(), self.batch_size
 
         def steps(samples: Samples) -> Iterator[float]:
             return (engine.epoch(batch, batch_size=size) for batch in samples.batches(size))
 
-        sampler = drawing.sampler(clicks, told.pool)
-        alone = marking is None and clicks.share is None
-        if isinstance(engine, DrawsSamples) and alone and sampler.rejects_few():
-            there = engine.sampler(clicks, drawing, seed=seed)
+        sampler = drawing.sampler(data.clicks, data.pool)
+        plain = data.marking is None and data.clicks.share is None
+        if isinstance(engine, DrawsSamples) and plain and sampler.rejects_few():
+            there = engine.sampler(data.clicks, drawing, seed=seed)
             return (
                 lambda: steps(there.draw()),
                 lambda: engine.train_epoch(there, batch_size=size),
@@ -288,7 +276,7 @@ class ComposedMethod(TrainedMethod):
                 usual = 1 if samples.item_weight is None else samples.item_weight
                 by_item = (relevance.counted * usual).astype(np.float32)
                 samples = replace(samples, item_weight=by_item)
-            return samples if marking is None else marking.mark(samples, rng)
+            return samples if data.marking is None else data.marking.mark(samples, rng)
 
         return lambda: steps(drawn()), lambda: engine.epoch(drawn(), batch_size=size)
 
@@ -318,30 +306,10 @@ class ComposedMethod(TrainedMethod):
     def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
         self.composition().exposure.add_to(graph, parameters)
 
-    def user_rows_by_features(
-        self,
-        parameters: Parameters,
-        clicks: Clicks,
-        features: NDArray[Any],
-        *,
-        trained_on: Clicks,
-        epochs: int,
-    ) -> Parameters:
-        training: dict[str, Any] = {"trained_on": trained_on, "epochs": epochs}
-        return self.user_rows(parameters, clicks, **training, features=features)
-
-    def user_rows(
-        self,
-        parameters: Parameters,
-        clicks: Clicks,
-        *,
-        trained_on: Clicks,
-        epochs: int,
-        features: NDArray[Any] | None = None,
-    ) -> Parameters:
-        parts = self.composition()
-        relevance = parts.relevance
-        by_features = ITEM_FEATURES in parameters
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
+        parts, n_users = self.composition(), new.clicks.n_users
+        counted = new.trained_on.item_counts > 0 if ITEM_FEATURES in parameters else None
+        rows = parts.exposure.rows_of_new_users(parameters, n_users, new.features)
 
         def solve(of: Clicks, exposure: NDArray[Any] | None) -> Parameters:
             return fold_in.solve(
@@ -351,21 +319,69 @@ class ComposedMethod(TrainedMethod):
                 self.optimiser(),
                 exposure=exposure,
                 drawing=parts.drawing,
-                law=parts.drawing.law(trained_on),
-                counted=trained_on.item_counts > 0 if by_features else None,
-                n_clicks=trained_on.n_clicks,
+                law=parts.drawing.law(new.trained_on),
+                counted=counted,
+                n_clicks=new.trained_on.n_clicks,
                 batch_size=self.batch_size,
-                epochs=epochs,
-                relevance=relevance,
+                epochs=new.epochs,
+                relevance=parts.relevance,
             )
 
-        if features is None:
-            own = solve(clicks, parts.exposure.of_new_user(parameters))
-            return own | parts.exposure.rows_of_new_users(parameters, clicks.n_users)
-        rows = parts.exposure.rows_by_features(parameters, features)
-        both, users = parameters | rows, np.arange(clicks.n_users, dtype=np.int32)
+        if new.features is None:
+            return solve(new.clicks, parts.exposure.of_new_user(parameters)) | rows
+        both, users = parameters | rows, np.arange(n_users, dtype=np.int32)
         solved = [
-            solve(fold_in.of_part(clicks, part), parts.exposure.block(both, users[part]))
-            for part in blocks.parts(clicks.n_users, clicks.n_items)
+            solve(fold_in.of_part(new.clicks, part), parts.exposure.block(both, users[part]))
+            for part in blocks.parts(n_users, new.clicks.n_items)
         ]
         return {n: np.concatenate([one[n] for one in solved]) for n in solved[0]} | rows
+
+
+@dataclass(frozen=True)
+class PointwiseMethod(ComposedMethod):
+    """A composed method that learns from single pairs; its score is a logit."""
+
+    scale: ClassVar[Literal["logit", "probability", "order"]] = "logit"
+    pairs: Literal["sampled", "all"] = setting("sampled", "drawn negatives, or the whole matrix")
+    weighting: Weighting = setting(
+        "none",
+        "or weigh the drawn negatives, always unclicked ones, to stand for all unclicked pairs",
+        search=["none", "unbiased"],
+    )
+
+    def drawing(self) -> Drawing:
+        unbiased = self.weighting == "unbiased"
+        return replace(
+            super().drawing(),
+            weighting=self.weighting,
+            every_pair=self.pairs == "all",
+            source="unclicked" if unbiased else self.negatives_from,
+        )
+
+
+@dataclass(frozen=True)
+class PopularitySettings:
+    """Settings of methods whose exposure is, or starts from, the popularity θ of an item."""
+
+    popularity_exponent: float = setting(
+        0.5, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
+    )
+    popularity_floor: float = setting(
+        0.01, "least θ, which items without clicks get", above=0, high=1
+    )
+    exposure_from: ExposureFrom = setting(
+        "auto",
+        "exposure of single pairs: modelled; 1 − (1 − a)^n where shown n times and not clicked; "
+        "the logged propensity; auto: shown where the log has impressions",
+    )
+    attention: float = setting(
+        0.0,
+        "a, the chance that a shown item is seen; 0: learned from repeated showings",
+        low=0,
+        high=1,
+    )
+
+    def assumed(self) -> Assumed:
+        return Assumed(
+            self.popularity_exponent, self.popularity_floor, self.exposure_from, self.attention
+        )

@@ -13,15 +13,14 @@ from unexposed import memory
 from unexposed.data.clicks import Clicks, Indices
 from unexposed.errors import InputError
 from unexposed.maths import algebra, exposure
-from unexposed.methods.popularity import with_popular
 from unexposed.model.filters import entries
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.recommender import Recommender
-from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.ranking.held_out import CRITERIA, DEFAULT
-from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
+from unexposed.ranking.verdict import on_held_out
 from unexposed.settings import setting
-from unexposed.training.checkpoint import Checkpoint
+from unexposed.training.loop import Result, Training
 from unexposed.training.side import Parameters, Side
 
 MOST_ITEMS = 20_000  # items × items numbers are held: 3.2 GB in float64
@@ -52,18 +51,8 @@ class EASE(Recommender):
     popularity_floor: float = setting(0.01, "least m, the clipping of weights", above=0, high=1)
     refit: bool = setting(True, "learn from all clicks, the held-out ones too")
 
-    def train(
-        self,
-        clicks: Clicks,
-        held_out: Clicks,
-        *,
-        seed: int,
-        side: Side,
-        progress: Progress,
-        checkpoint: Checkpoint | None = None,
-        rivals: Rivals = NO_RIVALS,
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del seed, checkpoint
+    def train(self, given: Training) -> Result:
+        clicks, held_out, side = given.clicks, given.held_out, given.side
         if clicks.n_items > MOST_ITEMS:
             raise InputError(
                 f"ease holds items × items numbers, for at most {MOST_ITEMS:,} items, and the log "
@@ -71,13 +60,13 @@ class EASE(Recommender):
             )
         size = 12 * clicks.n_items**2  # in float64, and the result in float32
         memory.check("ease", size, what="items × items numbers", cure="leave out rare items")
-        progress.note(f"ease: inverting {clicks.n_items:,} × {clicks.n_items:,} numbers")
+        given.progress.note(f"ease: inverting {clicks.n_items:,} × {clicks.n_items:,} numbers")
         facts = dict[str, Any]()
         if len(held_out) and (clicks.n_items <= FEW_ITEMS or not self.refit):
             parameters = self._solved(clicks, side)
             scores = partial(self.scores, parameters, clicks=clicks)
-            every, by = with_popular(rivals, clicks), CRITERIA[DEFAULT]
-            facts = {"verdict": on_held_out(scores, every, clicks, held_out, by)}
+            by = CRITERIA[DEFAULT]
+            facts = {"verdict": on_held_out(scores, given.rivals, clicks, held_out, by)}
             if not self.refit:
                 return parameters, facts
         return self._solved(clicks.union(held_out) if self.refit else clicks, side), facts
@@ -117,11 +106,9 @@ class EASE(Recommender):
         table = parameters["exposure"]
         return np.broadcast_to(table, (len(users), len(table)))
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         """Nothing: a user is its clicks."""
-        del parameters, clicks, trained_on, epochs
+        del parameters, new
         return {}
 
 

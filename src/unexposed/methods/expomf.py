@@ -13,11 +13,12 @@ from unexposed.data.clicks import Clicks, Indices
 from unexposed.maths import algebra
 from unexposed.maths.relevance import Vectors
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.graph import Graph
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
-from unexposed.training import loop as training
+from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
 
 Array = NDArray[Any]
@@ -51,9 +52,7 @@ class ExpoMF(TrainedMethod):
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
 
-    def trainee(
-        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> training.Trainee:
+    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
         del progress
         rng = np.random.default_rng(seed)
         state = initial_factors(clicks, self.dim, self.initial_scale, rng)
@@ -65,7 +64,7 @@ class ExpoMF(TrainedMethod):
         def epoch() -> float:
             return -self.sweep(matrix, by_item, state) / clicks.n_users
 
-        return training.Trainee.of_sweeps(self.name, epoch, state, rng)
+        return Trainee.of_sweeps(self.name, epoch, state, rng)
 
     def sweep(self, matrix: sp.csr_array, by_item: sp.csr_array, state: Parameters) -> float:
         """Update users, items and μ in turn, in place; gives the log posterior before μ moves."""
@@ -89,16 +88,13 @@ class ExpoMF(TrainedMethod):
     def vectors(self, parameters: Parameters) -> Vectors:
         return Vectors(parameters["user_factors"], parameters["item_factors"])
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         """As many regressions on the items as there were sweeps, from vectors of zeros."""
-        del trained_on
-        items, matrix = parameters["item_factors"], clicks.matrix()
-        users = np.zeros((clicks.n_users, items.shape[1]), dtype=items.dtype)
+        items, matrix = parameters["item_factors"], new.clicks.matrix()
+        users = np.zeros((new.clicks.n_users, items.shape[1]), dtype=items.dtype)
         log_odds = logit(parameters["prior_exposure"])
         weights = {"precision": self.click_precision, "regularisation": self.regularisation}
-        for _ in range(epochs):
+        for _ in range(new.epochs):
             users = regress(matrix, users, items, log_odds, **weights)
         return {"user_factors": users}
 

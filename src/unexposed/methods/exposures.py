@@ -1,25 +1,117 @@
-"""How likely a pair was shown: the exposures that a composed method can use."""
+"""How likely a pair was shown: the exposures that a composed method can use, and how one learns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices
+from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
 from unexposed.maths import exposure, item_level
 from unexposed.maths.relevance import Relevance, normal
 from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
+from unexposed.sampling import validation
+from unexposed.sampling.validation import ValidationSet
+from unexposed.training.exposure_clock import ExposureClock
 from unexposed.training.side import Parameters, Side
 
+ExposureFrom = Literal["auto", "modelled", "shown", "logged"]
 USER_FEATURES = "exposure_feature_weight"  # W of e_u = F_uᵀW, a parameter of the model
 _FIRST = np.zeros(1, dtype=np.int32)
 
 
+@dataclass(frozen=True)
+class Assumed:
+    """What is assumed of exposure: θᵢ = max((nᵢ / max n)^exponent, floor), and m of single pairs.
+
+    `source` says where the m of pairs comes from that a log tells of; `attention` is the chance
+    that a shown item is seen, 0 to learn it.
+    """
+
+    exponent: float = 0.5
+    floor: float = 0.01
+    source: ExposureFrom = "modelled"
+    attention: float = 0.0
+
+    def popularity(self, clicks: Clicks) -> exposure.Table:
+        return exposure.popularity(clicks.item_counts, exponent=self.exponent, floor=self.floor)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """How to take a small validation set from a log; given random traffic replaces it."""
+
+    about: str
+    users: float  # share of the users, the most active
+    items: int  # clicked and unclicked items of each; 0: all that the user clicked
+    negatives: validation.Negatives
+
+    def from_log(self, clicks: Clicks, rng: np.random.Generator | None = None) -> ValidationSet:
+        return validation.from_log(
+            clicks, users=self.users, items=self.items, negatives=self.negatives, rng=rng
+        )
+
+
+GUIDES: dict[str, Guide] = {
+    "popular": Guide(
+        "of the most active fifth of users, the most popular item clicked, and unclicked (paper)",
+        users=0.2,
+        items=1,
+        negatives="popular",
+    ),
+    "drawn": Guide(
+        "every click, and an unclicked item for each, drawn in proportion to clicks",
+        users=1.0,
+        items=0,
+        negatives="drawn",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ExposureLearning:
+    """A strategy of `maths/bilevel.py`, with Adam's rates for the exposure, and its guide."""
+
+    strategy: Strategy
+    learning_rate: float
+    weight_decay: float
+    gate_pace: float  # the gate's learning rate, as a share of the exposure's
+    lookahead: float  # η of the look-ahead step
+    guide: Guide
+    batch: int = 0  # pairs of the guide used at each step; 0: all
+    checks: bool = False  # whether half of the guide is kept to choose the epoch by
+
+    def pairs(
+        self, clicks: Clicks, given: ValidationSet | None, rng: np.random.Generator
+    ) -> ValidationSet:
+        """The pairs of the guide, in the order in which steps use them."""
+        if self.checks:
+            return self.halves(clicks, given)[0].shuffled(rng)
+        return (given or self.guide.from_log(clicks, rng)).shuffled(rng)
+
+    def halves(
+        self, clicks: Clicks, given: ValidationSet | None
+    ) -> tuple[ValidationSet, ValidationSet]:
+        """A random half of the pairs to learn from, and the other to choose the epoch by."""
+        pairs = (given or self.guide.from_log(clicks)).shuffled(np.random.default_rng(0))
+        half = pairs.n_pairs // 2
+        if half == 0:
+            raise InputError(
+                "the validation set has a single pair, too few for epoch_by=validation: "
+                "give more of it, or use epoch_by=held_out"
+            )
+        return pairs.part(0, half), pairs.part(half, pairs.n_pairs)
+
+
 class Exposure:
     """The exposure of a composition; by default nothing is modelled and m = 1."""
+
+    assumed: Assumed
+    in_steps: ClassVar[bool] = False  # whether the steps of an engine learn it
+    offset: float  # added to the logit of an exposure that steps learn
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table | None:
         """The exposure that is not learned: (items,) or (users, items)."""
@@ -41,6 +133,18 @@ class Exposure:
         del n_users, width, side, rng, rows
         return {}
 
+    def clock(
+        self,
+        clicks: Clicks,
+        side: Side,
+        learning: ExposureLearning,
+        rng: np.random.Generator,
+        **training: Any,
+    ) -> ExposureClock | None:
+        """What moves the exposure after every epoch; None: nothing of that kind."""
+        del clicks, side, learning, rng, training
+        return None
+
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
         """The parameters a model keeps, from those the engine has learned."""
         del clicks, side
@@ -61,15 +165,14 @@ class Exposure:
         del parameters
         return None
 
-    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
-        """The rows a model keeps for users who were not trained on."""
+    def rows_of_new_users(
+        self, parameters: Parameters, n_users: int, features: NDArray[Any] | None
+    ) -> Parameters:
+        """The rows a model keeps for users who were not trained on, from their features if any."""
         del parameters, n_users
+        if features is not None:
+            raise InputError("the exposure of this model does not depend on user features")
         return {}
-
-    def rows_by_features(self, parameters: Parameters, features: NDArray[Any]) -> Parameters:
-        """The rows a model keeps for new users, from their features."""
-        del parameters, features
-        raise InputError("the exposure of this model does not depend on user features")
 
     def user_tables(self, parameters: Parameters) -> set[str]:
         """The parameters that have a row for each user."""
@@ -84,27 +187,18 @@ class Exposure:
 class AllSeen(Exposure):
     """m = 1: a missing click is a dislike."""
 
-
-@dataclass(frozen=True)
-class Popularity:
-    """θᵢ = max((nᵢ / max n)^exponent, floor)."""
-
-    exponent: float
-    floor: float
-
-    def of(self, clicks: Clicks) -> exposure.Table:
-        return exposure.popularity(clicks.item_counts, exponent=self.exponent, floor=self.floor)
+    assumed = Assumed()
 
 
 @dataclass(frozen=True)
 class Given(Exposure):
     """m = θ, or the table given to the training."""
 
-    popularity: Popularity
+    assumed: Assumed
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         if side.exposure is None:
-            return self.popularity.of(clicks)
+            return self.assumed.popularity(clicks)
         return exposure.given(side.exposure, n_users=clicks.n_users, n_items=clicks.n_items)
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
@@ -124,9 +218,12 @@ class Given(Exposure):
         table = parameters["exposure"]
         return table if table.ndim == 1 else table.mean(axis=0)
 
-    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
+    def rows_of_new_users(
+        self, parameters: Parameters, n_users: int, features: NDArray[Any] | None
+    ) -> Parameters:
+        rows = super().rows_of_new_users(parameters, n_users, features)
         if parameters["exposure"].ndim == 1:
-            return {}
+            return rows
         return {"exposure": np.tile(self.of_new_user(parameters), (n_users, 1))}
 
     def user_tables(self, parameters: Parameters) -> set[str]:
@@ -146,7 +243,7 @@ class OnClock(Given):
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         """The exposure that learning starts from: near θ, or near the table given."""
         form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
-        return form.table(self.start(clicks, side), share).astype(np.float32)
+        return form.table(self._start(clicks, side), share).astype(np.float32)
 
     def initial(
         self,
@@ -163,7 +260,29 @@ class OnClock(Given):
             )
         return super().initial(n_users, width, side, rng, rows)
 
-    def start(self, clicks: Clicks, side: Side) -> NDArray[np.float64]:
+    def clock(
+        self,
+        clicks: Clicks,
+        side: Side,
+        learning: ExposureLearning,
+        rng: np.random.Generator,
+        **training: Any,
+    ) -> ExposureClock | None:
+        if learning.strategy == "frozen":
+            return None
+        return ExposureClock(
+            self.form,
+            self._start(clicks, side),
+            item_level.log_share(clicks.item_counts),
+            learning.pairs(clicks, side.validation, rng),
+            on_training=learning.strategy != "bilevel",
+            learning_rate=learning.learning_rate,
+            weight_decay=learning.weight_decay,
+            rng=rng,
+            **training,
+        )
+
+    def _start(self, clicks: Clicks, side: Side) -> NDArray[np.float64]:
         """The numbers α of the form that learning starts from."""
         table = super().table(clicks, side)
         if table.ndim > 1:
@@ -183,11 +302,12 @@ class Gated(Exposure):
     item's bias.
     """
 
-    popularity: Popularity
+    assumed: Assumed
     offset: float
     gate_start: float  # b at the start
     initial_scale: float
     relevance: Relevance  # which gives ω_i
+    in_steps: ClassVar[bool] = True
 
     def table(self, clicks: Clicks, side: Side) -> exposure.Table:
         if side.exposure is not None:
@@ -195,7 +315,7 @@ class Gated(Exposure):
                 "exposure_model=gated starts from popularity: use exposure_model=items to start "
                 "from a known exposure"
             )
-        return self.popularity.of(clicks)
+        return self.assumed.popularity(clicks)
 
     def initial(
         self,
@@ -215,10 +335,10 @@ class Gated(Exposure):
         }
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
-        found = learned | {"popularity": self.popularity.of(clicks)}
+        kept = learned | {"popularity": self.assumed.popularity(clicks)}
         if side.user_rows is not None:  # the map stays with the model, for users who come later
-            found["exposure_user_factors"] = mapped(side.user_rows, found)
-        return found
+            kept["exposure_user_factors"] = mapped(side.user_rows, kept)
+        return kept
 
     def block(self, parameters: Parameters, users: Indices) -> Block:
         items = self.relevance.item_vectors(parameters, slice(None))
@@ -248,21 +368,22 @@ class Gated(Exposure):
         mean = parameters["exposure_user_factors"].mean(axis=0, keepdims=True)
         return self.block(parameters | {"exposure_user_factors": mean}, _FIRST)[0]
 
-    def rows_of_new_users(self, parameters: Parameters, n_users: int) -> Parameters:
-        mean = parameters["exposure_user_factors"].mean(axis=0)
-        return {"exposure_user_factors": np.tile(mean, (n_users, 1))}
-
-    def user_tables(self, parameters: Parameters) -> set[str]:
-        del parameters
-        return {"exposure_user_factors"}
-
-    def rows_by_features(self, parameters: Parameters, features: NDArray[Any]) -> Parameters:
+    def rows_of_new_users(
+        self, parameters: Parameters, n_users: int, features: NDArray[Any] | None
+    ) -> Parameters:
+        if features is None:
+            mean = parameters["exposure_user_factors"].mean(axis=0)
+            return {"exposure_user_factors": np.tile(mean, (n_users, 1))}
         if USER_FEATURES not in parameters:
             raise InputError(
                 "this model was trained without user features, so it cannot use those of new "
                 "users: leave them out, or fit it again with user_features"
             )
         return {"exposure_user_factors": mapped(features, parameters)}
+
+    def user_tables(self, parameters: Parameters) -> set[str]:
+        del parameters
+        return {"exposure_user_factors"}
 
     def add_to(self, graph: Graph, parameters: Parameters) -> None:
         """m = θ_i + r·(σ(e_uᵀω_i + offset) − θ_i)."""

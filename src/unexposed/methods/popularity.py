@@ -1,19 +1,18 @@
 """The popular list, the same for everyone."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from unexposed.data.clicks import Clicks, Indices
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
-from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
-from unexposed.ranking.verdict import NO_RIVALS, Rivals
-from unexposed.training.checkpoint import Checkpoint
-from unexposed.training.side import Parameters, Side
+from unexposed.training.loop import Result, Training
+from unexposed.training.side import Parameters
 
 
 @dataclass(frozen=True)
@@ -24,24 +23,11 @@ class Popularity(Recommender):
     baseline: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})  # an update starts afresh
 
-    def train(
-        self,
-        clicks: Clicks,
-        held_out: Clicks,
-        *,
-        seed: int,
-        side: Side,
-        progress: Progress,
-        checkpoint: Checkpoint | None = None,
-        rivals: Rivals = NO_RIVALS,
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, seed, side, progress, checkpoint, rivals
-        return {"item_counts": clicks.item_counts.astype(np.float32)}, {}
+    def train(self, given: Training) -> Result:
+        return {"item_counts": given.clicks.item_counts.astype(np.float32)}, {}
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
-        del parameters, clicks, trained_on, epochs
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
+        del parameters, new
         return {}
 
     def add_score(self, graph: Graph, parameters: Parameters) -> None:
@@ -56,8 +42,3 @@ class Popularity(Recommender):
 def popular_list(clicks: Clicks) -> Model:
     """The popular list of exactly these clicks, to compare others with."""
     return Model(Popularity(), {"item_counts": clicks.item_counts.astype(np.float32)}, clicks, {})
-
-
-def with_popular(rivals: Rivals, clicks: Clicks) -> Rivals:
-    """The popular list of these clicks before the other rivals."""
-    return {Popularity.name: lambda: popular_list(clicks).scores, **rivals}

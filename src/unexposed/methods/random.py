@@ -1,17 +1,16 @@
 """A random ranking: the floor that every table needs."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from unexposed.data.clicks import Clicks, Indices
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.recommender import Recommender
-from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block, in_whole, pair_hash
-from unexposed.ranking.verdict import NO_RIVALS, Rivals
-from unexposed.training.checkpoint import Checkpoint
-from unexposed.training.side import Parameters, Side
+from unexposed.training.loop import Result, Training
+from unexposed.training.side import Parameters
 
 
 @dataclass(frozen=True)
@@ -22,27 +21,14 @@ class Random(Recommender):
     baseline: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})  # an update starts afresh
 
-    def train(
-        self,
-        clicks: Clicks,
-        held_out: Clicks,
-        *,
-        seed: int,
-        side: Side,
-        progress: Progress,
-        checkpoint: Checkpoint | None = None,
-        rivals: Rivals = NO_RIVALS,
-    ) -> tuple[Parameters, dict[str, Any]]:
-        del held_out, side, progress, checkpoint, rivals
+    def train(self, given: Training) -> Result:
         return {
-            "seed": np.array([seed], dtype=np.int64),
-            "items": np.arange(clicks.n_items, dtype=np.int32),
+            "seed": np.array([given.seed], dtype=np.int64),
+            "items": np.arange(given.clicks.n_items, dtype=np.int32),
         }, {}
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
-        del parameters, clicks, trained_on, epochs
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
+        del parameters, new
         return {}
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:

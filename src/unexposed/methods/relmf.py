@@ -3,20 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.composition import Composition
+from unexposed.methods.composed import Composition, PointwiseMethod, PopularitySettings
 from unexposed.methods.exposures import Given
-from unexposed.methods.shared_settings import PairSettings, PopularitySettings
 from unexposed.settings import setting
 
 
 @dataclass(frozen=True)
-class RelMF(PopularitySettings, PairSettings, ComposedMethod):
+class RelMF(PopularitySettings, PointwiseMethod):
     """−[ R̃/m·log p + (1 − R̃/m)·log(1 − p) ], m = θ; `popularity_floor` is the clipping of m."""
 
     name: ClassVar[str] = "relmf"
     fixed_exposure: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {"exposure"}
+    takes: ClassVar[frozenset[str]] = PointwiseMethod.takes | {"exposure"}
     popularity_exponent: float = setting(
         0.1, "of θ = (clicks / most clicks)^exponent", low=0, search=(0.05, 1)
     )
@@ -26,10 +24,5 @@ class RelMF(PopularitySettings, PairSettings, ComposedMethod):
     form: Literal["log", "squared"] = setting("log", "of the loss; public code trains the squared")
 
     def composition(self) -> Composition:
-        squared = self.form == "squared"
-        return Composition(
-            relevance=self.relevance_model(),
-            loss="inverse_propensity_squared" if squared else "inverse_propensity",
-            exposure=Given(self.popularity()),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
-        )
+        loss = "inverse_propensity_squared" if self.form == "squared" else "inverse_propensity"
+        return Composition(self.relevance_model(), loss, self.drawing(), Given(self.assumed()))

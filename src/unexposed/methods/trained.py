@@ -1,6 +1,7 @@
 """The base of methods that learn by epochs: their loop, and how held-out clicks choose an epoch."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -11,7 +12,6 @@ from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Traffic
 from unexposed.errors import InputError
-from unexposed.methods.popularity import with_popular
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
 from unexposed.ranking.by_traffic import ByTraffic
@@ -23,14 +23,11 @@ from unexposed.ranking.held_out import (
     held_out_quality,
     qualities,
 )
-from unexposed.ranking.verdict import NO_RIVALS, Rivals, on_held_out
+from unexposed.ranking.verdict import on_held_out
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
-from unexposed.training import loop as training
-from unexposed.training.checkpoint import Checkpoint
+from unexposed.training.loop import Loop, Result, Trainee, Training, keeping, refitted, run
 from unexposed.training.side import Parameters, Side, shares
-
-NOTHING = Side()  # given beside the clicks
 
 
 @dataclass(frozen=True)
@@ -54,28 +51,50 @@ class TrainedMethod(Recommender):
         before=False,
     )
 
-    @property
-    def chooses_by(self) -> Criterion:
-        """How held-out clicks are read to choose the epoch."""
-        return CRITERIA[self.criterion]
+    @abstractmethod
+    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
+        """Prepare a training of this method on these clicks."""
 
     @property
     def width(self) -> int:
         """Length of a row of the factor tables: dim, and columns for biases."""
         return self.dim
 
-    def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> training.Loop:
-        """The training loop, with SNIPS on the held-out clicks to choose the epoch."""
-        by = self.chooses_by
-        if held_out.n_clicks and self.judges_among_shown and side.passed_over is None:
+    def pairs_of_epoch(self, clicks: Clicks) -> int:
+        """How many pairs an epoch learns from; by default all, as in a sweep over the matrix."""
+        return clicks.n_users * clicks.n_items
+
+    # what chooses the epoch
+
+    @property
+    def chooses_by(self) -> Criterion:
+        """How held-out clicks are read to choose the epoch."""
+        return CRITERIA[self.criterion]
+
+    @property
+    def judges_among_shown(self) -> bool:
+        return self.chooses_by.among == "shown"
+
+    def loop(self, clicks: Clicks, held_out: Clicks, side: Side) -> Loop:
+        """The training loop, with the criterion on the held-out clicks to choose the epoch."""
+        others = side.passed_over
+        if held_out.n_clicks and self.judges_among_shown and others is None:
             raise InputError(NOTHING_SHOWN)
 
         def quality(parameters: Parameters) -> float:
             scores = partial(self.scores, parameters, clicks=clicks)
-            return held_out_quality(scores, clicks, held_out, by, side.passed_over)
+            return held_out_quality(scores, clicks, held_out, self.chooses_by, others)
 
         chooses = quality if held_out.n_clicks else None
-        return training.Loop(self.name, self.epochs, self.patience, chooses, self.quality_window)
+        return Loop(self.name, self.epochs, self.patience, chooses, self.quality_window)
+
+    def _quality_by(self, traffic: Traffic, given: Training) -> Callable[[Parameters], float]:
+        """Quality by random traffic on pairs that nobody has clicked."""
+        clicks = given.clicks
+        quality = ByTraffic.of(traffic, clicks.union(given.held_out), k=self.chooses_by.k or None)
+        return lambda learned: quality(lambda users: self.scores(learned, users, clicks))
+
+    # which inputs are used, and for what
 
     def traffic_uses(self) -> list[str]:
         """What random traffic is for: `choice` of the epoch, and what a method adds."""
@@ -86,9 +105,12 @@ class TrainedMethod(Recommender):
         uses = {"traffic": bool(self.traffic_uses()), "passed_over": self.judges_among_shown}
         return self.takes - {*uses} | {part for part, used in uses.items() if used}
 
-    @property
-    def judges_among_shown(self) -> bool:
-        return self.chooses_by.among == "shown"
+    def cure(self, part: str) -> str:
+        cures = {
+            "passed_over": "choose by the criterion shown, or leave it out",
+            "traffic": "leave it out, or let it choose the epoch with epoch_by=traffic",
+        }
+        return f" with these settings: {cures[part]}" if part in cures else ""
 
     def check_ranks(self) -> None:
         super().check_ranks()
@@ -97,15 +119,6 @@ class TrainedMethod(Recommender):
                 "several ranks cannot choose by what was shown: give another criterion, or train "
                 "in one process"
             )
-
-    def cure(self, part: str) -> str:
-        if part == "passed_over":
-            return " with these settings: choose by the criterion shown, or leave it out"
-        if part != "traffic":
-            return ""
-        return (
-            " with these settings: leave it out, or let it choose the epoch with epoch_by=traffic"
-        )
 
     def _parted(self, side: Side) -> tuple[Side, Traffic | None]:
         """The inputs with the traffic for each use in its place, and the traffic for the choice."""
@@ -129,74 +142,43 @@ class TrainedMethod(Recommender):
             side = replace(side, validation=guides)
         return side, parts.get("choice")
 
-    @abstractmethod
-    def trainee(
-        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> training.Trainee:
-        """Prepare a training of this method on these clicks."""
+    # the training
 
-    def pairs_of_epoch(self, clicks: Clicks) -> int:
-        """How many pairs an epoch learns from; by default all, as in a sweep over the matrix."""
-        return clicks.n_users * clicks.n_items
-
-    def train(
-        self,
-        clicks: Clicks,
-        held_out: Clicks,
-        *,
-        seed: int,
-        side: Side,
-        progress: Progress,
-        checkpoint: Checkpoint | None = None,
-        rivals: Rivals = NO_RIVALS,
-    ) -> tuple[Parameters, dict[str, Any]]:
-        def trained(
-            loop: training.Loop, clicks: Clicks, checkpoint: Checkpoint | None
-        ) -> tuple[Parameters, dict[str, Any]]:
-            trainee = self.trainee(clicks, seed=seed, side=side, progress=progress)
-            return training.run(loop, trainee, progress=progress, checkpoint=checkpoint)
-
-        side, choice = self._parted(side)
-        loop = self.loop(clicks, held_out, side)
+    def train(self, given: Training) -> Result:
+        side, choice = self._parted(given.side)
+        given = replace(given, side=side)
+        loop = self.loop(given.clicks, given.held_out, side)
         if choice is not None:
-            loop = self._chosen_by(choice, loop, clicks, held_out)
-        parameters, facts = trained(loop, clicks, checkpoint)
-        if held_out.n_clicks == 0:
-            return parameters, facts
-        with training.keeping((parameters, facts)):
-            facts |= self._judged_by_all(parameters, side, clicks, held_out, rivals)
+            loop = replace(loop, quality=self._quality_by(choice, given))
+        result = self._run(loop, given)
+        if given.held_out.n_clicks == 0:
+            return result
+        with keeping(result):
+            result[1].update(self._judged(result[0], given))
         if not self.refit:
-            return parameters, facts
-        every, epochs = clicks.union(held_out), facts["best_epoch"]
-        second = None if checkpoint is None else checkpoint.second(epochs=epochs)
-        loop = training.Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
-        return training.refitted(
-            (parameters, facts), lambda: trained(loop, every, second), n_clicks=every.n_clicks
+            return result
+        epochs, every = result[1]["best_epoch"], given.clicks.union(given.held_out)
+        kept = given.checkpoint
+        second = replace(
+            given, clicks=every, checkpoint=None if kept is None else kept.second(epochs=epochs)
         )
+        loop = Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
+        return refitted(result, lambda: self._run(loop, second), n_clicks=every.n_clicks)
 
-    def _chosen_by(
-        self, traffic: Traffic, loop: training.Loop, clicks: Clicks, held_out: Clicks
-    ) -> training.Loop:
-        """The loop whose epoch is chosen by random traffic on pairs that nobody has clicked."""
-        quality = ByTraffic.of(traffic, clicks.union(held_out), k=self.chooses_by.k or None)
-        return replace(
-            loop, quality=lambda learned: quality(lambda u: self.scores(learned, u, clicks))
+    def _run(self, loop: Loop, given: Training) -> Result:
+        trainee = self.trainee(
+            given.clicks, seed=given.seed, side=given.side, progress=given.progress
         )
+        return run(loop, trainee, progress=given.progress, checkpoint=given.checkpoint)
 
-    def _judged_by_all(
-        self,
-        parameters: Parameters,
-        side: Side,
-        clicks: Clicks,
-        held_out: Clicks,
-        rivals: Rivals,
-    ) -> dict[str, Any]:
+    def _judged(self, parameters: Parameters, given: Training) -> dict[str, Any]:
         """The quality of the chosen epoch by every criterion, and its verdict."""
+        clicks, held_out = given.clicks, given.held_out
         scores = partial(self.scores, parameters, clicks=clicks)
-        every = with_popular(rivals, clicks)
-        by_all = qualities(scores, clicks, held_out, side.passed_over)
-        beside = on_held_out(scores, every, clicks, held_out, self.chooses_by)
-        return {"criteria": by_all, "verdict": beside}
+        return {
+            "criteria": qualities(scores, clicks, held_out, given.side.passed_over),
+            "verdict": on_held_out(scores, given.rivals, clicks, held_out, self.chooses_by),
+        }
 
 
 def initial_factors(clicks: Clicks, dim: int, scale: float, rng: np.random.Generator) -> Parameters:

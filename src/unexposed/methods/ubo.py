@@ -8,30 +8,25 @@ from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
 from unexposed.maths.item_level import Factors, validation_losses
-from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.composition import Composition
-from unexposed.methods.exposures import Exposure, Gated, OnClock
-from unexposed.methods.shared_settings import PairSettings, PopularitySettings
-from unexposed.methods.trained import NOTHING
-from unexposed.sampling import validation
+from unexposed.methods.composed import Composition, PointwiseMethod, PopularitySettings
+from unexposed.methods.exposures import GUIDES, Exposure, ExposureLearning, Gated, OnClock
 from unexposed.settings import setting
 from unexposed.training.loop import Loop
 from unexposed.training.side import Parameters, Side
-from unexposed.training.strategy import ExposureLearning, Guide
 
 
 @dataclass(frozen=True)
-class UBO(PopularitySettings, PairSettings, ComposedMethod):
+class UBO(PopularitySettings, PointwiseMethod):
     """−[ R̃·log(m·p) + (1 − R̃)·log(1 − m·p) ] with a learned exposure:
 
     m = r(ω_i)·σ(e_uᵀω_i) + (1 − r(ω_i))·θ_i,  r(x) = σ(wᵀx + b),
     where α = (e, w, b) descends L_val at ω' = ω − η ∂L_train/∂ω (strategy "bilevel").
     The other strategies are the paper's JointOpt, AlterOpt and BiOpt2, and an exposure that stays
-    where it starts.
+    where it starts. L_val is over a guide, whose clicks stay in training: the paper does not say.
     """
 
     name: ClassVar[str] = "ubo"
-    takes: ClassVar[frozenset[str]] = ComposedMethod.takes | {
+    takes: ClassVar[frozenset[str]] = PointwiseMethod.takes | {
         "exposure",
         "user_features",
         "validation",
@@ -45,14 +40,14 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
     )
     epoch_by: Literal["held_out", "validation", "traffic"] = setting(  # type: ignore[assignment]
         "held_out",
-        "what chooses the epoch: held-out clicks, a half of the validation set that the exposure "
-        "does not learn from, or random traffic that training does not use",
+        "what chooses the epoch: held-out clicks, a half of the guide that the exposure does not "
+        "learn from, or random traffic that training does not use",
         before="held_out",
     )
     traffic_use: Literal["training", "guide", "both", "none"] = setting(  # type: ignore[assignment]
         "training",
-        "of random traffic: extra training pairs with m = 1, the validation set, a half for "
-        "either, or none but epoch_by",
+        "of random traffic: extra training pairs with m = 1, the guide, a half for either, or none "
+        "but epoch_by",
     )
     exposure_learning_rate: float = setting(
         1e-4,
@@ -78,17 +73,13 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
         0.0, "added inside σ(e_uᵀω_i): higher starts higher", search=[0.0, 2.0]
     )
     lookahead: float = setting(1e-3, "η, the step size of the look-ahead", above=0)
-    validation_users: float = setting(
-        0.2, "share of users, the most active, in the validation set", above=0, high=1
+    guide: str = setting(
+        "popular",
+        "validation set that the exposure learns from, where no random traffic is: "
+        + "; ".join(f"{name}: {guide.about}" for name, guide in GUIDES.items()),
+        names=GUIDES,
     )
-    validation_items: int = setting(
-        1, "clicked and unclicked items of each of them; 0: all that it clicked", low=0
-    )
-    validation_negatives: validation.Negatives = setting(
-        "popular", "the unclicked ones: the most popular, or drawn in proportion to clicks"
-    )
-    validation_batch: int = setting(0, "validation pairs used at each step; 0: all", low=0)
-    validation_in_training: bool = setting(True, "keep the validation clicks in training")
+    validation_batch: int = setting(0, "pairs of the guide used at each step; 0: all", low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,55 +91,51 @@ class UBO(PopularitySettings, PairSettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.relevance_model(),
-            loss="low_variance",
-            exposure=self._exposure(),
-            drawing=self.pair_drawing(self.negatives, self.negatives_from, self.negatives_exponent),
-            learning=ExposureLearning(
-                self.strategy,
-                self.exposure_learning_rate,
-                self.exposure_weight_decay,
-                self.gate_pace,
-                self.lookahead,
-                self.guide(),
-            ),
+            self.relevance_model(),
+            "low_variance",
+            self.drawing(),
+            self._exposure(),
+            self.learning(),
         )
-
-    def guide(self) -> Guide:
-        """The small unbiased set that the exposure learns from."""
-        return Guide(
-            self.validation_users,
-            self.validation_items,
-            self.validation_negatives,
-            self.validation_batch,
-            self.validation_in_training,
-            checks=self.epoch_by == "validation",
-        )
-
-    def loop(self, clicks: Clicks, held_out: Clicks, side: Side = NOTHING) -> Loop:
-        loop = super().loop(clicks, held_out, side)
-        if self.epoch_by != "validation":
-            return loop
-        _, check = self.guide().halves(clicks, side.validation)
-
-        def quality(parameters: Parameters) -> float:
-            vectors = self.vectors(parameters)
-            if vectors is None:
-                raise InputError("epoch_by=validation needs relevance=dot: use epoch_by=held_out")
-            tables = Factors(*vectors)
-            return -over_ranks.mean(
-                validation_losses(tables, check.users, check.items, check.relevant)
-            )
-
-        return replace(loop, quality=quality, window=1)
 
     def _exposure(self) -> Exposure:
         if self.exposure_model != "gated":
-            return OnClock(self.popularity(), self.exposure_model)
+            return OnClock(self.assumed(), self.exposure_model)
         return Gated(
-            self.popularity(),
+            self.assumed(),
             self.exposure_offset,
             self.gate_start,
             self.initial_scale,
             self.relevance_model(),
         )
+
+    def learning(self) -> ExposureLearning:
+        return ExposureLearning(
+            self.strategy,
+            self.exposure_learning_rate,
+            self.exposure_weight_decay,
+            self.gate_pace,
+            self.lookahead,
+            GUIDES[self.guide],
+            self.validation_batch,
+            checks=self.epoch_by == "validation",
+        )
+
+    def traffic_uses(self) -> list[str]:
+        uses = super().traffic_uses()
+        return ["training", "guide", *uses[1:]] if self.traffic_use == "both" else uses
+
+    def loop(self, clicks: Clicks, held_out: Clicks, side: Side) -> Loop:
+        loop = super().loop(clicks, held_out, side)
+        if self.epoch_by != "validation":
+            return loop
+        _, check = self.learning().halves(clicks, side.validation)
+
+        def quality(parameters: Parameters) -> float:
+            vectors = self.vectors(parameters)
+            if vectors is None:
+                raise InputError("epoch_by=validation needs relevance=dot: use epoch_by=held_out")
+            losses = validation_losses(Factors(*vectors), check.users, check.items, check.relevant)
+            return -over_ranks.mean(losses)
+
+        return replace(loop, quality=quality, window=1)

@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unexposed.methods.composed import ComposedMethod
-from unexposed.methods.composition import Composition
+from unexposed.methods.composed import ComposedMethod, Composition, PopularitySettings
 from unexposed.methods.exposures import Given
-from unexposed.methods.shared_settings import PopularitySettings
-from unexposed.sampling.samples import Drawing
 from unexposed.settings import setting
 
 
@@ -31,10 +28,8 @@ class UBPR(PopularitySettings, ComposedMethod):
 
     def composition(self) -> Composition:
         return Composition(
-            relevance=self.relevance_model(pairwise=True),
-            loss="inverse_propensity_pairwise",
-            exposure=Given(self.popularity()),
-            drawing=Drawing(
-                self.negatives, source=self.negatives_from, exponent=self.negatives_exponent
-            ),
+            self.relevance_model(pairwise=True),
+            "inverse_propensity_pairwise",
+            self.drawing(),
+            Given(self.assumed()),
         )

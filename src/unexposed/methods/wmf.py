@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks
 from unexposed.maths import algebra
 from unexposed.maths.relevance import Vectors
-from unexposed.methods.known import Counts, count_weights
+from unexposed.methods.pair_data import Counts, count_weights
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
+from unexposed.model.fold_in import NewUsers
 from unexposed.progress import Progress
 from unexposed.settings import setting
-from unexposed.training import loop as training
+from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
 
 
@@ -40,9 +41,7 @@ class WMF(TrainedMethod):
     )
     initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
 
-    def trainee(
-        self, clicks: Clicks, *, seed: int, side: Side, progress: Progress
-    ) -> training.Trainee:
+    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
         del progress
         rng = np.random.default_rng(seed)
         matrix = self._weighted(clicks)
@@ -56,7 +55,7 @@ class WMF(TrainedMethod):
                 factors["item_factors"] = self._solve(by_item, factors["user_factors"])
                 return self._objective(matrix, **factors)
 
-        return training.Trainee.of_sweeps(self.name, epoch, factors, rng)
+        return Trainee.of_sweeps(self.name, epoch, factors, rng)
 
     def user_tables(self, parameters: Parameters) -> frozenset[str]:
         del parameters
@@ -65,12 +64,10 @@ class WMF(TrainedMethod):
     def vectors(self, parameters: Parameters) -> Vectors:
         return Vectors(parameters["user_factors"], parameters["item_factors"])
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
-        del trained_on, epochs
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         with algebra.one_thread():
-            return {"user_factors": self._solve(self._weighted(clicks), parameters["item_factors"])}
+            rows = self._solve(self._weighted(new.clicks), parameters["item_factors"])
+        return {"user_factors": rows}
 
     def _weighted(self, clicks: Clicks) -> sp.csr_array:
         """The clicks as a matrix of their c."""

@@ -12,7 +12,7 @@ This works for every loss and needs no pass over the catalogue.
 
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 SEED = 1  # of the drawn samples, the same for every user: users do not affect each other
+
+
+@dataclass(frozen=True, eq=False)
+class NewUsers:
+    """Users to fold in, with what is known of the training that made the model."""
+
+    clicks: Clicks
+    trained_on: Clicks
+    epochs: int
+    features: Array | None = None  # a row for each user
 
 
 def fold_in(
@@ -120,10 +130,11 @@ def of_users(model: "Model", clicks: Clicks, rows: Array | None = None) -> "Mode
 
 def user_rows(model: "Model", clicks: Clicks, rows: Array | None = None) -> dict[str, Array]:
     """The parameters of the users of these clicks, by name; `rows` are their features."""
-    training: dict[str, Any] = {"trained_on": model.clicks, "epochs": epochs_of(model.facts)}
-    if rows is None:
-        return model.method.user_rows(model.parameters, clicks, **training)
-    return model.method.user_rows_by_features(model.parameters, clicks, rows, **training)
+    method = model.method
+    if rows is not None and "user_features" not in method.takes:
+        raise InputError(f"{method.name} cannot use user_features")
+    new = NewUsers(clicks, model.clicks, epochs_of(model.facts), rows)
+    return method.user_rows(model.parameters, new)
 
 
 def features_of(

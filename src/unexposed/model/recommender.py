@@ -16,13 +16,15 @@ from unexposed.cards import Card, Shown
 from unexposed.data.clicks import Clicks, Indices, check_clicks
 from unexposed.errors import InputError, Interrupted
 from unexposed.maths.relevance import Vectors
+from unexposed.model.fold_in import NewUsers
 from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
 from unexposed.ranking.held_out import passed_over
-from unexposed.ranking.verdict import NO_RIVALS, Rivals
+from unexposed.ranking.verdict import Rivals
 from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
 from unexposed.training.divided import check_alone, divided
+from unexposed.training.loop import Result, Training
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
 
 
@@ -157,23 +159,15 @@ class Recommender(Shown, ABC):
                     "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
                 )
 
-            def model(result: tuple[Parameters, dict[str, Any]]) -> Model:
+            def model(result: Result) -> Model:
                 parameters, facts = result
                 facts = {"seed": seed, **facts, **told}
                 return Model(self, parameters, seen.pairs_alone(), facts, folder)
 
             try:
-                return model(
-                    self.train(
-                        clicks,
-                        held_out,
-                        seed=seed,
-                        side=side,
-                        progress=shown,
-                        checkpoint=kept,
-                        rivals=_rivals(rival, clicks, held_out, seed=seed),
-                    )
-                )
+                rivals = _rivals(rival, clicks, held_out, seed=seed)
+                training = Training(clicks, held_out, seed, side, shown, kept, rivals)
+                return model(self.train(training))
             except Interrupted as stopped:
                 raise Interrupted(model(stopped.result)) from None
 
@@ -195,17 +189,7 @@ class Recommender(Shown, ABC):
         return ""
 
     @abstractmethod
-    def train(
-        self,
-        clicks: Clicks,
-        held_out: Clicks,
-        *,
-        seed: int,
-        side: Side,
-        progress: show.Progress,
-        checkpoint: Checkpoint | None = None,
-        rivals: Rivals = NO_RIVALS,
-    ) -> tuple[Parameters, dict[str, Any]]:
+    def train(self, given: Training) -> Result:
         """The learned parameters by name, and facts about the training.
 
         The verdict among them says how the model stands beside the rivals on held-out clicks.
@@ -258,28 +242,10 @@ class Recommender(Shown, ABC):
         """Add the exposure of each pair as an output `exposure`, if the method models it."""
         del graph, parameters
 
-    def user_rows(
-        self, parameters: Parameters, clicks: Clicks, *, trained_on: Clicks, epochs: int
-    ) -> Parameters:
-        """The parameters of each user of these clicks, learned from them alone (see `fold_in`).
-
-        `trained_on` and `epochs` describe the training that made the parameters.
-        """
-        del parameters, clicks, trained_on, epochs
+    def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
+        """The parameters of new users, learned from their clicks alone (see `fold_in`)."""
+        del parameters, new
         raise InputError(f"{self.name} cannot fold in users: fit it again with their clicks")
-
-    def user_rows_by_features(
-        self,
-        parameters: Parameters,
-        clicks: Clicks,
-        features: NDArray[Any],
-        *,
-        trained_on: Clicks,
-        epochs: int,
-    ) -> Parameters:
-        """As `user_rows`, with the exposure of each user from a row of features."""
-        del parameters, clicks, features, trained_on, epochs
-        raise InputError(f"{self.name} cannot use user_features")
 
     def pair_exposure(
         self, parameters: Parameters, users: Indices, items: Indices
@@ -291,7 +257,7 @@ class Recommender(Shown, ABC):
 def _rivals(rival: Recommender | None, clicks: Clicks, held_out: Clicks, *, seed: int) -> Rivals:
     """A method's scores by its name, learned without the held-out clicks when asked for."""
     if rival is None:
-        return NO_RIVALS
+        return {}
     blind = replace(rival, **({"refit": False} if "refit" in checks.values(rival) else {}))
 
     def scores() -> Scores:

@@ -42,7 +42,6 @@ BY_READING = (
 NO_SIGN = "nothing here says that it is better than"
 
 Rivals = Mapping[str, Callable[[], Scores]]  # by name; each is trained when it is asked for
-NO_RIVALS: Rivals = {}
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,15 @@ def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
 def on_held_out(
     model: Scores, rivals: Rivals, clicks: Clicks, held_out: Clicks, by: Criterion
 ) -> dict[str, Any]:
-    """The gain over each rival on held-out clicks, by every reading, as a fact of a model."""
+    """The gain over the popular list and each rival on held-out clicks, by every reading."""
     ours = _readings(model, clicks, held_out, by)
+    counts = clicks.item_counts.astype(np.float32)
+
+    def popular(users: NDArray[Any]) -> NDArray[np.float32]:
+        return np.broadcast_to(counts, (len(users), len(counts)))
+
     beside: dict[str, Any] = {}
-    for name, rival in rivals.items():
+    for name, rival in {RIVAL: lambda: popular, **rivals}.items():
         theirs = _readings(rival(), clicks, held_out, by)
         found = {reading: gain(ours[reading], theirs[reading]) for reading in ours}
         said = {reading: one.to_json(name) for reading, one in found.items() if one is not None}

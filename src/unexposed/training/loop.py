@@ -10,15 +10,30 @@ from typing import Any
 import numpy as np
 
 from unexposed import ranks
+from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError, Interrupted
 from unexposed.files import archive
 from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
+from unexposed.ranking.verdict import Rivals
 from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
-from unexposed.training.side import Parameters
+from unexposed.training.side import Parameters, Side
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
 Result = tuple[Parameters, dict[str, Any]]  # what was learned, and facts about the training
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Everything that a training is given."""
+
+    clicks: Clicks
+    held_out: Clicks
+    seed: int
+    side: Side
+    progress: Progress
+    checkpoint: Checkpoint | None = None
+    rivals: Rivals = field(default_factory=dict)  # that the verdict sets the model beside
 
 
 @dataclass(frozen=True)

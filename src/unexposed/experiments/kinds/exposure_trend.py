@@ -14,7 +14,7 @@ from unexposed.data.clicks import Clicks, Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments.task import Task
-from unexposed.methods.trained import NOTHING, TrainedMethod
+from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
@@ -23,6 +23,7 @@ from unexposed.settings import known
 from unexposed.training.side import Side
 
 OPTIONS = {"iterations": int}
+NOTHING = Side()
 
 
 def body(task: Task) -> dict[str, Any]:

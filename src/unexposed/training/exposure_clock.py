@@ -4,7 +4,7 @@ The step uses the gradient of the whole epoch's expected loss, by blocks of user
 draws nor the users that a batch happens to hold add noise to it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from unexposed.errors import InputError
 from unexposed.maths import item_level
 from unexposed.maths.exposure import Table
 from unexposed.maths.item_level import FORMS, Block, Factors
-from unexposed.maths.relevance import DotProduct, Relevance
+from unexposed.maths.relevance import Relevance
 from unexposed.ranking.blocks import parts
+from unexposed.sampling.samples import Drawing
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.loop import Trainee
 
@@ -31,33 +32,31 @@ PAIRS_A_STEP = 20_000_000  # of a larger log, a step looks at a random part of t
 class ExposureClock:
     """The numbers α of an item-level exposure, with their moments.
 
-    `start` is α before the first step, `share` the log(n / max n) that its form knows. `weight`
-    gives the expected weight of an unclicked pair of these users in the training loss. Pairs whose
-    m is `given`, ordered by user, say nothing of α. A look-ahead moves every table of `relevance`.
+    `start` is α before the first step, `share` the log(n / max n) that its form knows. Training
+    draws from the clicks `learned_from` by `drawing`. Pairs whose m is `given`, ordered by user,
+    say nothing of α. A look-ahead moves every table of `relevance`.
     """
 
     def __init__(
         self,
         form: item_level.Form,
-        clicks: Clicks,
         start: NDArray[np.float64],
         share: NDArray[np.float64],
         guide: ValidationSet,
         *,
+        learned_from: Clicks,
+        drawing: Drawing,
+        given: tuple[NDArray[Any], NDArray[Any]],
+        relevance: Relevance,
         on_training: bool,
         learning_rate: float,
         weight_decay: float,
-        weight: Callable[[NDArray[Any]], NDArray[Any]],
         rng: np.random.Generator,
-        relevance: Relevance | None = None,
-        given: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        self._form, self._clicks, self._guide = FORMS[form], clicks, guide
-        self._on_training, self._weight, self._rng = on_training, weight, rng
+        self._form, self._start, self._share, self._guide = FORMS[form], start, share, guide
+        self._clicks, self._drawing, self._given = learned_from, drawing, given
+        self._relevance, self._on_training, self._rng = relevance, on_training, rng
         self._rates = learning_rate, weight_decay
-        self._relevance = relevance or DotProduct(0, 0.0)
-        self._given = None if given is None or len(given[0]) == 0 else given
-        self._start, self._share = start, share
         self._state: dict[str, NDArray[Any]] = {
             "alpha": start.copy(),
             "first": np.zeros_like(start),
@@ -170,15 +169,16 @@ class ExposureClock:
         return with_clicks[np.isin(places[with_clicks], taken)]
 
     def _blocks(self, taken: NDArray[Any]) -> Iterator[Block]:
-        clicks, given = self._clicks, self._given
+        clicks, (users_given, items_given) = self._clicks, self._given
+        start_given = np.searchsorted(users_given, np.arange(clicks.n_users + 1))
         for part in parts(len(taken), clicks.n_items):
             users = taken[part]
             clicked = _pairs(users, clicks.user_start, clicks.items)
-            known = None
-            if given is not None:
-                start = np.searchsorted(given[0], np.arange(clicks.n_users + 1))
-                known = _pairs(users, start, given[1])
-            yield Block(users, clicked, self._weight(users), known)
+            given = _pairs(users, start_given, items_given) if len(users_given) else None
+            weight = self._drawing.expected_weight(clicks, users)
+            if self._relevance.counted is not None:
+                weight = weight * self._relevance.counted
+            yield Block(users, clicked, weight, given)
 
 
 def _pairs(

@@ -1,6 +1,5 @@
 """The exposure that learns after every epoch: its steps, its start, and where it leads."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,16 @@ from unexposed.maths import item_level
 from unexposed.maths.item_level import FORMS, Block, Factors
 from unexposed.maths.losses import low_variance
 from unexposed.maths.relevance import DotProduct, WithFeatures
-from unexposed.methods import composed
 from unexposed.progress import Silent
+from unexposed.sampling.samples import Drawing
 from unexposed.sampling.validation import ValidationSet
-from unexposed.training import clock as clock_module
-from unexposed.training.clock import ExposureClock
+from unexposed.training import exposure_clock
+from unexposed.training.exposure_clock import ExposureClock
 from unexposed.training.side import Side
 
 N_USERS, N_ITEMS, DIM = 24, 6, 3
 RATE = 0.1
+NO_PAIRS = np.zeros(0, dtype=np.int32)
 each_form = pytest.mark.parametrize("form", FORMS)
 RNG = np.random.default_rng(0)
 USERS, COLUMNS = np.indices((N_USERS, N_ITEMS))
@@ -45,17 +45,17 @@ def start(form: str) -> Any:
 
 
 def clock(form: str = "items", *, seed: int = 0, **settings: Any) -> ExposureClock:
-    given = {"on_training": False, "learning_rate": RATE, "weight_decay": 0.0} | settings
-    return ExposureClock(
-        form,
-        CLICKS,
-        start(form),
-        SHARE,
-        GUIDE,
-        weight=lambda users: np.ones((len(users), 1), dtype=np.float32),
-        rng=np.random.default_rng(seed),
-        **given,
-    )
+    usual = {
+        "learned_from": CLICKS,
+        "drawing": Drawing(1, "unbiased"),  # every unclicked pair has the weight 1
+        "given": (NO_PAIRS, NO_PAIRS),
+        "relevance": DotProduct(DIM, 0.0),
+        "on_training": False,
+        "learning_rate": RATE,
+        "weight_decay": 0.0,
+        "rng": np.random.default_rng(seed),
+    }
+    return ExposureClock(form, start(form), SHARE, GUIDE, **usual | settings)
 
 
 def alpha(of: ExposureClock) -> Any:
@@ -153,15 +153,6 @@ def test_decay_pulls_towards_the_start_and_not_towards_zero(monkeypatch):
     assert np.abs(alpha(pulled) - start("items")).max() < 0.1
 
 
-def test_decay_counts_once_for_every_validation_pair(monkeypatch):
-    monkeypatch.setattr(item_level, "hypergradient", lambda *_: np.zeros(N_ITEMS))
-    pulled = clock(weight_decay=0.1)
-    away = pulled.state() | {"exposure.alpha": start("items") + 0.5}
-    pulled.restore(away)
-    pulled.step(FACTORS)
-    np.testing.assert_allclose(pulled.state()["exposure.first"], 0.1 * 0.1 * 30 * 0.5)
-
-
 @each_form
 def test_a_restored_clock_continues_to_the_same_bits(form):
     whole, other = clock(form), clock(form, seed=9)
@@ -177,11 +168,24 @@ def test_a_restored_clock_continues_to_the_same_bits(form):
     assert whole.table().tobytes() == other.table().tobytes()
 
 
+@each_form
+def test_learning_starts_where_a_frozen_exposure_stays(form, small_world):
+    clicks = small_world.clicks(0)
+    begun, frozen = (
+        trainee(clicks, exposure_model=form, strategy=strategy)
+        for strategy in ("bilevel", "frozen")
+    )
+    start = begun.parameters()["exposure"]
+    for _ in range(2):
+        frozen.epoch()
+    np.testing.assert_array_equal(start, frozen.parameters()["exposure"])
+
+
 @pytest.mark.parametrize("on_training", [False, True])
 def test_a_part_of_the_users_stands_for_all_of_them(on_training, monkeypatch):
     whole = clock(on_training=on_training)
     whole.step(FACTORS)
-    monkeypatch.setattr(clock_module, "PAIRS_A_STEP", 5 * N_ITEMS)
+    monkeypatch.setattr(exposure_clock, "PAIRS_A_STEP", 5 * N_ITEMS)
 
     def drawn(seed: int) -> Any:
         part = clock(on_training=on_training, seed=seed)
@@ -204,48 +208,6 @@ ITEMS = {"exposure_model": "items", "exposure_learning_rate": 0.05}
 def trainee(clicks: Any, **settings: Any) -> Any:
     method = quick("ubo", **(ITEMS | settings))
     return method.trainee(clicks, seed=0, side=Side(), progress=Silent())
-
-
-@pytest.fixture
-def made(monkeypatch) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
-    """The clock of a method, with what it was made from."""
-    given: list[Any] = []
-
-    class Recorded(ExposureClock):
-        def __init__(self, *parts: Any, **settings: Any) -> None:
-            super().__init__(*parts, **settings)
-            self.settings = settings
-            given.append((self, parts))
-
-    monkeypatch.setattr(composed, "ExposureClock", Recorded)
-
-    def make(clicks: Any, **settings: Any) -> tuple[Any, tuple[Any, ...]]:
-        trainee(clicks, **settings)
-        return given.pop()
-
-    return make
-
-
-@each_form
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_clock_starts_where_a_frozen_exposure_stays(form, stays, made, small_world):
-    clicks = small_world.clicks(0)
-    settings = {"exposure_model": form, "validation_in_training": stays}
-    begun, _ = made(clicks, **settings)
-    frozen = trainee(clicks, strategy="frozen", **settings)
-    for _ in range(2):
-        frozen.epoch()
-    np.testing.assert_array_equal(begun.table(), frozen.parameters()["exposure"])
-
-
-def test_a_guide_kept_out_of_training_is_taken_from_all_clicks(made, small_world):
-    clicks = small_world.clicks(0)
-    _, (_, learned_from, _, _, guide) = made(clicks, validation_in_training=False)
-    whole = quick("ubo").guide().from_log(clicks)
-    keys = sorted(guide.keys(clicks.n_items))
-    assert keys == sorted(whole.keys(clicks.n_items))
-    assert not np.isin(learned_from.keys, keys).any()
-    assert len(learned_from) == len(clicks) - guide.relevant.sum()
 
 
 def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world, monkeypatch):
@@ -277,12 +239,6 @@ def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world, m
     for one, other in zip(tables["reference", "bilevel"], tables["cpu", "bilevel"], strict=True):
         for name, table in one.items():
             np.testing.assert_allclose(table, other[name], rtol=1e-3, atol=1e-4, err_msg=name)
-
-
-@pytest.mark.parametrize("strategy", ["bilevel", "joint", "alternate"])
-def test_only_the_bilevel_step_looks_at_the_guide(strategy, made, small_world):
-    asked, _ = made(small_world.clicks(0), strategy=strategy)
-    assert asked.settings["on_training"] == (strategy != "bilevel")
 
 
 def test_joint_learning_of_items_makes_the_clicks_likelier_than_a_frozen_exposure(small_world):

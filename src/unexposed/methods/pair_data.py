@@ -5,8 +5,8 @@
     traffic  m = 1, and the label is the relevance
     counts   the weight of a click rises with how often the pair was clicked
 
-A loss that divides by m (`inverse_propensity…`) needs the chance of being shown, which is not 1 for
-what happened to be shown: there `shown` gives an item the share of users who saw it.
+A loss that divides by m needs the chance of being shown, which is not 1 for what happened to be
+shown: there `shown` gives an item the share of users who saw it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,11 +20,11 @@ from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 from unexposed.maths import attention
 from unexposed.maths.exposure import Table
+from unexposed.methods.exposures import Assumed, ExposureFrom
 from unexposed.sampling.marking import Marking
 from unexposed.sampling.marks import PairTable
 from unexposed.training.side import Side, without_traffic
 
-ExposureFrom = Literal["auto", "modelled", "shown", "logged"]
 Counts = Literal["ignored", "linear", "logarithmic"]
 
 
@@ -42,8 +42,8 @@ def count_weights(counts: NDArray[Any], *, form: Counts, alpha: float) -> NDArra
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """The inputs of a training, once settings have said what becomes of them."""
+class LearningData:
+    """The inputs of a training, once settings have decided how each is used."""
 
     clicks: Clicks  # that samples are drawn from
     side: Side
@@ -64,43 +64,40 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Known:
-    """How a method uses what is known of single pairs."""
+class PairRules:
+    """How a method uses what data say of single pairs."""
 
-    exposure: ExposureFrom = "modelled"
-    attention: float = 0.0  # 0: learned
-    floor: float = 0.01  # least m of an item, where the loss divides by it
+    assumed: Assumed = Assumed()  # noqa: RUF009  (it is frozen)
+    divides: bool = False  # whether the loss divides by m
+    negatives: int = 0  # of each click, where the loss compares pairs; 0: it does not
+    draws_shown: bool = False  # whether negatives come from what was shown
     traffic_weight: float = 1.0
     counts: Counts = "ignored"
     count_weight: float = 1.0
-    draws_shown: bool = False  # whether negatives come from what was shown
 
     def source(self, side: Side) -> ExposureFrom:
         """Where the exposure of single pairs comes from, refused where the data lack it."""
-        shown = side.impressions
-        if self.exposure == "auto":
+        shown, source = side.impressions, self.assumed.source
+        if source == "auto":
             return "modelled" if shown is None else "shown"
-        if self.exposure == "shown" and shown is None:
+        if source == "shown" and shown is None:
             raise InputError(
                 "exposure_from=shown needs impressions: give a log that says what was shown, "
                 "side=Side(impressions=…), or exposure_from=modelled"
             )
-        if self.exposure == "logged" and (shown is None or shown.propensity is None):
+        if source == "logged" and (shown is None or shown.propensity is None):
             raise InputError(
                 "exposure_from=logged needs impressions with propensities: give a log that has "
                 "them, side=Side(impressions=…), or exposure_from=modelled"
             )
-        return self.exposure
+        return source
 
-    def told(
-        self, clicks: Clicks, side: Side, *, learned_from: Clicks, inverse: bool, negatives: int
-    ) -> Told:
-        """What training learns from: of all these clicks, from `learned_from`.
+    def applied(self, clicks: Clicks, side: Side) -> LearningData:
+        """What training learns from.
 
-        `inverse`: the loss divides by m. `negatives` is 0, or the draws of a loss that compares.
         A click on a pair of the random traffic is left out, for the traffic knows better.
         """
-        learned_from = without_traffic(learned_from, side.traffic)
+        learned_from = without_traffic(clicks, side.traffic)
         if learned_from.n_clicks == 0:
             raise InputError(
                 "the random traffic judges every clicked pair, so no click is left to train on: "
@@ -113,12 +110,13 @@ class Known:
             facts |= {"impressions": len(unclicked)}
             pool = (unclicked.users, unclicked.items) if self.draws_shown else None
             if source == "shown":
-                a = self.attention or attention.learned(*ever_clicked(clicks, shown))
+                a = self.assumed.attention or attention.learned(*ever_clicked(clicks, shown))
                 facts |= {"attention": a}
-                if inverse and side.exposure is None:
+                if self.divides and side.exposure is None:
                     share = share_shown(clicks, shown, a)
-                    side = replace(side, exposure=np.maximum(share, np.float32(self.floor)))
-                elif not inverse:
+                    floor = np.float32(self.assumed.floor)
+                    side = replace(side, exposure=np.maximum(share, floor))
+                elif not self.divides:
                     known = _table(unclicked, attention.seen(unclicked.shown, a))
             elif source == "logged":
                 assert shown.propensity is not None
@@ -129,13 +127,11 @@ class Known:
                 "negatives_from=shown needs impressions: give a log that says what was shown, "
                 "side=Side(impressions=…), or negatives_from=unclicked"
             )
-        if side.traffic is not None:
-            facts |= {"traffic": len(side.traffic)}
         weights = self._click_weights(learned_from)
         marking = None
         if known is not None or weights is not None or side.traffic is not None:
-            marking = Marking(known, weights, side.traffic, self.traffic_weight, negatives)
-        return Told(learned_from, side, marking, pool, facts)
+            marking = Marking(known, weights, side.traffic, self.traffic_weight, self.negatives)
+        return LearningData(learned_from, side, marking, pool, facts)
 
     def _click_weights(self, clicks: Clicks) -> PairTable | None:
         if self.counts == "ignored":
