@@ -252,19 +252,10 @@ def lost(name: str, old: dict[str, Any], new: dict[str, Any], now: dict[str, Any
             return f"{path}, which is not ours, is lost"
     ours = {path for path in ours if ".checkpoint" not in path}
     states = [{path: state.get(path) for path in ours} for state in (old, new, now)]
-    if (about := "out/world.json") in ours and now.get(about) == both_worlds(old, new):
-        states[2][about] = old[about]
     if name in FILE_BY_FILE:
         torn = [path for path in ours if states[2][path] not in (states[0][path], states[1][path])]
         return f"{torn[0]} is torn" if torn else None
     return None if states[2] in states[:2] else "the output is torn"
-
-
-def both_worlds(old: dict[str, Any], new: dict[str, Any]) -> bytes:
-    """What world.json says while one world replaces another: the checksums of both."""
-    one, two = (json.loads(state["out/world.json"]) for state in (old, new))
-    files = {name: [*known, *two["files"][name]] for name, known in one["files"].items()}
-    return json.dumps(one | {"files": files}, indent=1).encode() + b"\n"
 
 
 def shorter(old: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -28,8 +28,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from unexposed.data import datasets, simulate
+from unexposed.data import datasets
 from unexposed.data.clicks import Clicks
+from unexposed.data.worlds import simulate
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.errors import InputError
 from unexposed.maths.losses import low_variance_gradient

@@ -28,7 +28,7 @@ import torch.multiprocessing
 
 from engine_cuda import Log, engine, sampler, simulated, some_validation, time_epoch
 from unexposed import ranks
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Objective, Optimiser

@@ -14,7 +14,7 @@ import typer
 
 import unexposed as ux
 from unexposed import cli, settings
-from unexposed.data.rating_data import HOLDS
+from unexposed.data.datasets import HOLDS
 from unexposed.methods import about as about_method
 from unexposed.ranking import metrics
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 import unexposed
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import World, world
+from unexposed.data.worlds.simulate import World, world
 
 # the same examples on every run, however slow the machine
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)

@@ -27,7 +27,7 @@ from unexposed.data import datasets
 from unexposed.data.clicks import Clicks
 from unexposed.data.read import read_log
 from unexposed.data.shown import Impressions
-from unexposed.data.simulate import World
+from unexposed.data.worlds.simulate import World
 from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender

@@ -7,8 +7,8 @@ from scipy.special import expit, logit
 from scipy.stats import qmc
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.semi_synthetic import fit_exposure
-from unexposed.data.simulate import Factors, Floats, World, centred, user_blocks
+from unexposed.data.worlds.semi_synthetic import fit_exposure
+from unexposed.data.worlds.simulate import Factors, Floats, World, centred, user_blocks
 from unexposed.errors import InputError
 
 SWEEPS = 8  # of the calibration

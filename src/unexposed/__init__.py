@@ -25,7 +25,7 @@ _ROOMS = {  # a module, and the public names in it
     "data.read_features": "read_features",
     "data.read_traffic": "read_traffic",
     "data.shown": "Impressions Traffic",
-    "data.simulate": "world",
+    "data.worlds.simulate": "world",
     "data.split": "split",
     "errors": "InputError Interrupted LogWarning",
     "evaluation.compare": "Comparison",
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from unexposed.data.read_features import read_features
     from unexposed.data.read_traffic import read_traffic
     from unexposed.data.shown import Impressions, Traffic
-    from unexposed.data.simulate import world
     from unexposed.data.split import split
+    from unexposed.data.worlds.simulate import world
     from unexposed.errors import InputError, Interrupted, LogWarning
     from unexposed.evaluation.compare import Comparison
     from unexposed.evaluation.describe import describe

@@ -11,8 +11,7 @@ from command import python
 from terminal import shown
 from unexposed import cli
 from unexposed.cli import tables
-from unexposed.data.datasets import DATASETS
-from unexposed.data.rating_data import HOLDS
+from unexposed.data.datasets import DATASETS, HOLDS
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import METHODS
 from unexposed.ranking.metrics import METRICS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unexposed.cli.tune import _nothing_better
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.data.write import click_table, write_table
 from unexposed.evaluation import compare as comparing
 from unexposed.methods import load

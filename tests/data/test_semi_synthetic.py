@@ -7,12 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from unexposed.data import simulate
 from unexposed.data.datasets import load, locate
 from unexposed.data.ids import Ids
 from unexposed.data.ratings import Ratings
-from unexposed.data.semi_synthetic import GENERATORS, converged, saito, trim
-from unexposed.data.simulate import World
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.semi_synthetic import GENERATORS, converged, saito, trim
+from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError
 
 every_generator = pytest.mark.parametrize("generator", GENERATORS.values(), ids=list(GENERATORS))

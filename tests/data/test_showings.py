@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from unexposed.data import simulate
 from unexposed.data.clicks import Clicks
 from unexposed.data.shown import Impressions
-from unexposed.data.simulate import World, world
-from unexposed.data.write_world import write_world
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.simulate import World, world
+from unexposed.data.worlds.write import write_world
 from unexposed.errors import InputError
 
 
@@ -255,6 +255,6 @@ def test_a_file_that_the_record_alone_names_is_never_removed(shop, tmp_path):
     write_world(shop, tmp_path, seed=2)
     (tmp_path / "mine.csv").write_text("mine")
     about = (tmp_path / "world.json").read_text()
-    (tmp_path / "world.json").write_text(about.replace('"files": {', '"files": {"mine.csv": [],'))
+    (tmp_path / "world.json").write_text(about.replace('"files": [', '"files": ["mine.csv", '))
     write_world(shop, tmp_path, seed=3)
     assert (tmp_path / "mine.csv").read_text() == "mine"

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from unexposed.data.clicks import Clicks, pair_keys
+from unexposed.data.datasets import DATASETS, RatingData
 from unexposed.data.ids import Ids
-from unexposed.data.rating_data import RatingData
-from unexposed.data.semi_synthetic import converged, trim
 from unexposed.data.shown import Impressions
-from unexposed.data.shown_sets import SHOWN_SETS
+from unexposed.data.worlds.semi_synthetic import converged, trim
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, split_ratings
 
@@ -75,7 +74,7 @@ def write_kuairand(folder: Path, header: str = KUAIRAND_HEADER, click: str = "1"
 
 
 def test_kuairand_showings_are_counted_over_both_files_and_random_ones_kept_apart(tmp_path):
-    data = SHOWN_SETS["kuairand_pure"].read(write_kuairand(tmp_path))
+    data = DATASETS["kuairand_pure"].read(write_kuairand(tmp_path))
     assert shown(data) == {(3, 20): (2, 2), (3, 30): (1, 0), (7, 30): (3, 1)}
     assert data.logged.user_ids == Ids.of([3, 7, 9])  # of both parts
     assert data.logged.item_ids == Ids.of([20, 30, 40])
@@ -87,7 +86,7 @@ def test_kuairand_showings_are_counted_over_both_files_and_random_ones_kept_apar
 
 
 def test_kuairand_clicks_keep_counts_times_and_impressions(tmp_path):
-    log = clicks(SHOWN_SETS["kuairand_pure"].read(write_kuairand(tmp_path)))
+    log = clicks(DATASETS["kuairand_pure"].read(write_kuairand(tmp_path)))
     assert log.users.tolist() == [0, 1]
     assert log.items.tolist() == [0, 1]
     assert log.counts.tolist() == [2, 1]
@@ -116,7 +115,7 @@ def write_kuairec(
 
 
 def test_kuairec_counts_a_video_watched_twice_as_a_click_and_the_rest_as_shown(tmp_path):
-    data = SHOWN_SETS["kuairec"].read(write_kuairec(tmp_path))
+    data = DATASETS["kuairec"].read(write_kuairec(tmp_path))
     assert shown(data) == {(0, 9): (2, 1), (1, 8): (1, 0)}
     log = clicks(data)
     assert (log.users.tolist(), log.counts.tolist()) == ([0], [1])
@@ -132,10 +131,10 @@ def test_kuairec_counts_a_video_watched_twice_as_a_click_and_the_rest_as_shown(t
 @pytest.mark.parametrize("how", ["a time is empty", "the column is lacking"])
 def test_kuairec_without_all_its_times_has_none(tmp_path, how):
     if how == "a time is empty":
-        data = SHOWN_SETS["kuairec"].read(write_kuairec(tmp_path, big=""))
+        data = DATASETS["kuairec"].read(write_kuairec(tmp_path, big=""))
     else:
         header = KUAIREC_HEADER.replace("timestamp", "stamp")
-        data = SHOWN_SETS["kuairec"].read(write_kuairec(tmp_path, header))
+        data = DATASETS["kuairec"].read(write_kuairec(tmp_path, header))
     assert clicks(data).times is None
 
 
@@ -159,7 +158,7 @@ def table_of(folder: Path) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def test_cm100k_logs_what_users_knew_and_judges_other_pairs_known_or_not(tmp_path):
-    data, rows = SHOWN_SETS["cm100k"].read(write_cm100k(tmp_path)), table_of(tmp_path)
+    data, rows = DATASETS["cm100k"].read(write_cm100k(tmp_path)), table_of(tmp_path)
     assert data.random is not None
     assert data.exposure is not None
 
@@ -181,14 +180,14 @@ def test_cm100k_logs_what_users_knew_and_judges_other_pairs_known_or_not(tmp_pat
 
 
 def test_cm100k_may_have_a_header_and_refuses_other_ratings(tmp_path):
-    plain = SHOWN_SETS["cm100k"].read(write_cm100k(tmp_path / "a"))
-    headed = SHOWN_SETS["cm100k"].read(write_cm100k(tmp_path / "b", header=True))
+    plain = DATASETS["cm100k"].read(write_cm100k(tmp_path / "a"))
+    headed = DATASETS["cm100k"].read(write_cm100k(tmp_path / "b", header=True))
     np.testing.assert_array_equal(plain.logged.items, headed.logged.items)
     for row in ("1\t2\t5\t0", "1\t2\t3\t2", "1\t2\t\t0"):
         with pytest.raises(
             InputError, match=r"ratings.txt, line 802: expected user, track, rating"
         ):
-            SHOWN_SETS["cm100k"].read(write_cm100k(tmp_path / "c", row, header=True))
+            DATASETS["cm100k"].read(write_cm100k(tmp_path / "c", row, header=True))
 
 
 # Open Bandit
@@ -212,7 +211,7 @@ def write_bandit(folder: Path, header: str = BANDIT_HEADER, click: str = "1") ->
 
 
 def test_open_bandit_users_are_combinations_of_features_and_propensities_are_kept(tmp_path):
-    data = SHOWN_SETS["open_bandit"].read(write_bandit(tmp_path))
+    data = DATASETS["open_bandit"].read(write_bandit(tmp_path))
     assert shown(data) == {("81c|fd4|0b2|x", 5): (2, 1), ("81c|fd4|0b2|y", 7): (1, 0)}
     np.testing.assert_allclose(impressions(data).propensity, [0.375, 0.1])
     assert data.random is not None
@@ -235,9 +234,9 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN_SETS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_data_set_holds_what_its_entry_says(name, tmp_path):
-    dataset = SHOWN_SETS[name]
+    dataset = DATASETS[name]
     data = dataset.read(WRITERS[name](tmp_path))
     assert data.holds() == dataset.holds
     assert all((tmp_path / file).is_file() for file in dataset.files)
@@ -246,18 +245,18 @@ def test_a_data_set_holds_what_its_entry_says(name, tmp_path):
     assert (np.diff(keys) > 0).all()
 
 
-@pytest.mark.parametrize("name", SHOWN_SETS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_protocol_made_for_stars_splits_it_by_the_rule_of_the_data_set(name, tmp_path):
-    data = SHOWN_SETS[name].read(WRITERS[name](tmp_path))
+    data = DATASETS[name].read(WRITERS[name](tmp_path))
     split = split_ratings(data.logged, data.random, PROTOCOLS["ubo-ijcai22"], seed=0)
     assert len(split.train) + len(split.held_out) == data.logged.liked(threshold=9.0).sum() > 0
     assert split.judged.relevant.any()
-    assert (split.train.shown is not None) == ("impressions" in SHOWN_SETS[name].holds)
+    assert (split.train.shown is not None) == ("impressions" in DATASETS[name].holds)
 
 
-@pytest.mark.parametrize("name", SHOWN_SETS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_no_world_of_stars_is_made_from_it(name, tmp_path):
-    logged = SHOWN_SETS[name].read(WRITERS[name](tmp_path)).logged
+    logged = DATASETS[name].read(WRITERS[name](tmp_path)).logged
     for ratings in (logged, trim(logged, min_user_ratings=1, min_item_ratings=1)):
         with pytest.raises(InputError, match="from ratings of one to five stars"):
             converged(ratings, seed=0)
@@ -276,7 +275,7 @@ def test_no_world_of_stars_is_made_from_it(name, tmp_path):
 def test_a_lacking_column_is_named(name, write_set, header, lacking, tmp_path):
     folder = write_set(tmp_path, header.replace(lacking, lacking.title()))
     with pytest.raises(InputError, match=rf"\.csv has no column '{lacking}'; did you mean"):
-        SHOWN_SETS[name].read(folder)
+        DATASETS[name].read(folder)
 
 
 @pytest.mark.parametrize(
@@ -299,5 +298,5 @@ def test_a_value_that_is_none_is_refused_in_one_sentence(
     name, write_set, field, value, told, tmp_path
 ):
     with pytest.raises(InputError, match=told) as raised:
-        SHOWN_SETS[name].read(write_set(tmp_path, **{field: value}))
+        DATASETS[name].read(write_set(tmp_path, **{field: value}))
     assert "\n" not in str(raised.value)

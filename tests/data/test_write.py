@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from ctrl_c import interrupted
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
+from unexposed.data.worlds.write import write_world
 from unexposed.data.write import write_table, write_tables
-from unexposed.data.write_world import write_world
 from unexposed.errors import InputError
 from unexposed.files.arrays import write_arrays
 from unexposed.files.whole import write_folder
@@ -19,7 +19,7 @@ from unexposed.methods import make
 from unexposed.model.export import KINDS, export_model
 from unexposed.progress import Silent
 
-WATCHED = ("write.py", "write_world.py", "whole.py", "pathlib.py")
+WATCHED = ("write.py", "whole.py", "pathlib.py")
 PARTS = [
     pl.DataFrame({"user": [f"ü{n}", "b,c"], "rank": [n, n + 1], "score": [n / 4, 2.5]})
     for n in range(12)
@@ -148,16 +148,15 @@ def test_ids_of_several_kinds_are_written_as_text(ending, write, tmp_path):
     assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
 
 
-@pytest.mark.parametrize("name", ["clicks.csv", "judged.csv", "truth.parquet", "world.json"])
-def test_a_world_replaces_a_world_and_no_other_file(name, tmp_path):
+def test_a_world_replaces_a_world_and_no_other_file(tmp_path):
     (tmp_path / "notes.txt").write_text("of mine")
-    write_world(world(30, 20, seed=0), tmp_path, seed=0)
-    write_world(other := world(31, 20, seed=1), tmp_path, seed=0)
-    assert len(pl.read_parquet(tmp_path / "truth.parquet")) == 31 * 20
-    (tmp_path / name).write_text("a log of mine")
-    with pytest.raises(InputError, match=f"{name} is not what `simulate` left there; remove it"):
+    write_world(world(30, 20, seed=0), tmp_path / "world", seed=0)
+    write_world(other := world(31, 20, seed=1), tmp_path / "world", seed=0)
+    assert len(pl.read_parquet(tmp_path / "world" / "truth.parquet")) == 31 * 20
+    (tmp_path / "judged.csv").write_text("of mine")
+    with pytest.raises(InputError, match="judged.csv is not what `simulate` left there; remove it"):
         write_world(other, tmp_path, seed=0)
-    assert (tmp_path / name).read_text() == "a log of mine"
+    assert (tmp_path / "judged.csv").read_text() == "of mine"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open

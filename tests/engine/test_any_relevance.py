@@ -9,7 +9,7 @@ import torch
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.engine.objective import Objective, Optimiser, Strategy
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.engine.adam import BETA1
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine

@@ -9,7 +9,7 @@ import pytest
 from unexposed.data.clicks import Judgements, Split
 from unexposed.data.read_traffic import read_traffic
 from unexposed.data.shown import Impressions, Traffic
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import compare, refuse_shared, split_clicks
 from unexposed.evaluation.protocols import PROTOCOLS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make
 from unexposed.progress import Silent

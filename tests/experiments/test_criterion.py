@@ -6,7 +6,7 @@ from scipy.stats import spearmanr
 
 import criterion
 from criterion import Run, agreements, spearman, spread, study
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.ranking.held_out import CRITERIA, DEFAULT
 from world_of_log import Dials
 

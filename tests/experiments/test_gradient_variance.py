@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from unexposed.data import simulate
-from unexposed.data.simulate import World
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError
 from unexposed.experiments.kinds import gradient_variance
 from unexposed.experiments.kinds.gradient_variance import (

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from unexposed.data import simulate
 from unexposed.data.clicks import pair_keys
-from unexposed.data.simulate import World, world
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import guides

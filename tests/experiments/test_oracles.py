@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed.data.simulate import World, world
+from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import protocol
 from unexposed.experiments import data as experiment_data

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed.data import datasets, simulate
+from unexposed.data import datasets
 from unexposed.data.ids import Ids
 from unexposed.data.ratings import Ratings
-from unexposed.data.semi_synthetic import GENERATORS
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.semi_synthetic import GENERATORS
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import refuse_shared
 from unexposed.evaluation.protocols import protocol

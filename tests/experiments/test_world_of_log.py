@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from small import clicks_of
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from world_of_log import (
     LARGEST,

@@ -4,7 +4,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from small import assert_same_parameters
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.maths import algebra
 from unexposed.methods import make
 from unexposed.progress import Silent

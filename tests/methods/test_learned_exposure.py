@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unexposed.data.simulate import World, world
+from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.evaluation.significance import bootstrap_interval

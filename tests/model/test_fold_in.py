@@ -9,7 +9,7 @@ import torch
 from small import FOLDING, METHODS, PERSONAL, quick
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.engine.cpu.formulas import LOSS_CODES
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine

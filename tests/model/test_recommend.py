@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 from small import make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
 from unexposed.model import recommend as serving

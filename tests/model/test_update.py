@@ -9,7 +9,7 @@ from small import COMPOSED, METHODS, UPDATING, clicks_of, make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.shown import Impressions
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import load
 from unexposed.methods.composed import ComposedMethod

@@ -10,7 +10,7 @@ from small import clicks_of
 from unexposed import ranks
 from unexposed.data.clicks import Judgements
 from unexposed.data.shown import Impressions
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import make
 from unexposed.ranking import metrics

@@ -22,7 +22,7 @@ from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
 from unexposed.data.datasets import RatingData
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.data.write import click_table, write_table
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, make
@@ -235,7 +235,7 @@ def test_workers_end_with_a_killed_parent(tmp_path):
     code = (
         "from pathlib import Path\n"
         "from unexposed.methods import make\n"
-        "from unexposed.data.simulate import world\n"
+        "from unexposed.data.worlds.simulate import world\n"
         "from unexposed.tuning.search import tune\n"
         "if __name__ == '__main__':\n"
         "    tune(world(40, 20, seed=0).clicks(seed=0), make('wmf', epochs=1, dim=2),\n"

@@ -5,7 +5,7 @@ from multiprocessing.context import SpawnProcess
 
 import pytest
 
-from unexposed.data.simulate import world
+from unexposed.data.worlds.simulate import world
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiment

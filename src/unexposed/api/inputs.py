@@ -11,8 +11,8 @@ import numpy as np
 from unexposed import settings as checks
 from unexposed.data import datasets
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Split, same_ids
+from unexposed.data.datasets import Dataset
 from unexposed.data.ids import match
-from unexposed.data.rating_data import Dataset
 from unexposed.data.ratings import Ratings
 from unexposed.data.read import read_judged, read_log, read_pairs
 from unexposed.data.shown import Impressions, Traffic

@@ -8,7 +8,7 @@ def datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show the known data sets: what each holds, its source and terms, whether it is here."""
     from unexposed.cli import tables
     from unexposed.data import datasets as known
-    from unexposed.data.rating_data import HOLDS
+    from unexposed.data.datasets import HOLDS
 
     rows = known.status(data_dir)
     if as_json:

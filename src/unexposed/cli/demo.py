@@ -14,8 +14,8 @@ QUICK = {"epochs": 60, "learning_rate": 5e-3}  # enough for this world
 def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
     """Train and compare methods on a small simulated world; under a minute."""
     from unexposed.cli import tables
-    from unexposed.data.simulate import world as make_world
-    from unexposed.data.write_world import write_world
+    from unexposed.data.worlds.simulate import world as make_world
+    from unexposed.data.worlds.write import write_world
     from unexposed.evaluation.compare import compare, split_clicks
     from unexposed.evaluation.protocols import exposure_correlation, protocol
     from unexposed.methods import METHODS, make

@@ -48,9 +48,9 @@ def simulate(
 ) -> None:
     """Write the clicks and judgements of a world whose exposure and relevance are known."""
     from unexposed.data import datasets as known
-    from unexposed.data import semi_synthetic
-    from unexposed.data import simulate as worlds
-    from unexposed.data.write_world import check_world, write_world
+    from unexposed.data.worlds import semi_synthetic
+    from unexposed.data.worlds import simulate as worlds
+    from unexposed.data.worlds.write import check_world, write_world
     from unexposed.errors import InputError, did_you_mean
 
     if generator not in semi_synthetic.GENERATORS:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.simulate import World
+from unexposed.data.worlds.simulate import World
 from unexposed.evaluation.protocols import Evaluation, Protocol
 from unexposed.ranking.blocks import Scores, parts
 

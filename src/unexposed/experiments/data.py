@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.data import datasets, simulate
+from unexposed.data import datasets
 from unexposed.data.clicks import Clicks, Indices, Judgements, Split
-from unexposed.data.semi_synthetic import GENERATORS, trim
 from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.semi_synthetic import GENERATORS, trim
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import Protocol, clicks_and_judgements
 from unexposed.experiments import guides

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks, Indices, Judgements, pair_keys
 from unexposed.data.shown import Traffic
-from unexposed.data.simulate import World
+from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.sampling.validation import ValidationSet
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unexposed.data.simulate import Floats, World, user_blocks
+from unexposed.data.worlds.simulate import Floats, World, user_blocks
 from unexposed.errors import InputError, did_you_mean
 from unexposed.methods import METHODS
 from unexposed.model.recommender import Recommender

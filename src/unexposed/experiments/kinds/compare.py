@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.data.simulate import World
+from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Comparison, Result, refuse_shared, train
 from unexposed.evaluation.describe import by_popularity, recommended

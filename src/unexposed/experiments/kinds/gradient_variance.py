@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.simulate import World
+from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.experiments.task import Task
 from unexposed.late import Tensor, torch

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import drawn
+from unexposed.data.datasets.dataset import RatingData
 from unexposed.data.ids import Ids
-from unexposed.data.rating_data import Dataset, RatingData
 from unexposed.data.ratings import Ratings
 from unexposed.data.shown import Impressions, KnownExposure
 from unexposed.errors import InputError, did_you_mean, plain
@@ -250,68 +250,3 @@ def _refusing(path: Path) -> Iterator[None]:
     except pl.exceptions.PolarsError as error:
         reason = plain(str(error).partition("\n")[0], 120)
         raise InputError(f"{path} cannot be read ({reason}): restore the original file") from None
-
-
-SHOWN_SETS = {
-    "kuairand_pure": Dataset(
-        title="KuaiRand-Pure",
-        folder="KuaiRand-Pure",
-        files=dict.fromkeys(KUAIRAND),
-        homepage="https://kuairand.com",
-        download="https://zenodo.org/records/10439422/files/KuaiRand-Pure.tar.gz",
-        terms="CC BY-SA 4.0; cite Gao et al., CIKM 2022",
-        absent=(
-            "allow the download, or put the files of KuaiRand-Pure.tar.gz into "
-            "$UNEXPOSED_DATA/KuaiRand-Pure"
-        ),
-        read=read_kuairand,
-        holds=frozenset({"impressions", "random"}),
-        clicks="is_click = 1",
-        archive_md5="0820331067a3784d9691136f772b35a7",
-    ),
-    "kuairec": Dataset(
-        title="KuaiRec",
-        folder="KuaiRec",
-        files=dict.fromkeys(KUAIREC),
-        homepage="https://kuairec.com",
-        download=None,  # 430 MB are not fetched unasked
-        terms="CC BY-SA 4.0; cite Gao et al., CIKM 2022",
-        absent=(
-            "get https://zenodo.org/records/18164998/files/KuaiRec.zip (430 MB) and put its files "
-            "into $UNEXPOSED_DATA/KuaiRec"
-        ),
-        read=read_kuairec,
-        holds=frozenset({"impressions", "random"}),
-        clicks="a watch ratio of at least 2",
-        archive_md5="261550d472c48eff4990fb13c0e5bcf7",
-    ),
-    "cm100k": Dataset(
-        title="CM100k",
-        folder="cm100k",
-        files={CM100K: None},
-        homepage="http://ir.ii.uam.es/cm100k",
-        download=None,
-        terms="no licence is stated; cite Cañamares and Castells, SIGIR 2018",
-        absent=(
-            "get it from http://ir.ii.uam.es/cm100k and put ratings.txt into $UNEXPOSED_DATA/cm100k"
-        ),
-        read=read_cm100k,
-        holds=frozenset({"random", "exposure"}),
-        clicks="a rating of at least 3 of 4",
-    ),
-    "open_bandit": Dataset(
-        title="Open Bandit",
-        folder="open_bandit_dataset",
-        files=dict.fromkeys(OPEN_BANDIT),
-        homepage="https://research.zozo.com/data.html",
-        download=None,  # 11 GB when unpacked
-        terms="CC BY 4.0; cite Saito et al., NeurIPS 2021",
-        absent=(
-            "get https://research.zozo.com/data_release/open_bandit_dataset.zip (410 MB, 11 GB "
-            "unpacked) and put its folders bts and random into $UNEXPOSED_DATA/open_bandit_dataset"
-        ),
-        read=read_open_bandit,
-        holds=frozenset({"impressions", "random", "propensities"}),
-        clicks="click = 1",
-    ),
-}

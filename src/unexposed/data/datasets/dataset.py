@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.ratings import Ratings
 from unexposed.data.shown import KnownExposure
 
@@ -21,7 +21,7 @@ HOLDS = {  # what a data set may hold beside clicks → what it is
 
 @dataclass(frozen=True, eq=False)
 class RatingData:
-    """The parts of a data set, which all know the same users and items."""
+    """The parts of a data set, over the same users and items."""
 
     logged: Ratings  # of items that users chose to rate, or were led to
     random: Ratings | None = None  # of items shown uniformly at random, or of all items
@@ -33,17 +33,17 @@ class RatingData:
     def holds(self) -> set[str]:
         """Names of `HOLDS`."""
         shown = self.logged.shown
-        found = {
+        parts = {
             "impressions": shown,
             "random": self.random,
             "propensities": shown and shown.propensity,
             "exposure": self.exposure,
         }
-        return {name for name, part in found.items() if part is not None}
+        return {name for name, part in parts.items() if part is not None}
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset(Shown):
+class Dataset(HasCard):
     """The source of a data set, and the reader of its files.
 
     A file whose SHA-256 is None has no published checksum and is accepted as it comes. A download
@@ -51,16 +51,21 @@ class Dataset(Shown):
     """
 
     title: str
+    read: Callable[[Path], RatingData]
     folder: str
     files: dict[str, str | None]  # path inside the folder → SHA-256
     homepage: str
-    download: str | None  # an archive (.zip, .tar.gz), or the only file itself
     terms: str
-    absent: str  # how to get it where it is missing
-    read: Callable[[Path], RatingData]
+    download: str | None = None  # an archive (.zip, .tar.gz), or the only file itself
+    by_hand: str = "allow the download, or"  # what to do where the files are missing
     holds: frozenset[str] = frozenset()  # names of `HOLDS`
     clicks: str = "a rating of at least 4"  # what counts as a click
     archive_md5: str | None = None  # as its publisher gives it
+
+    @property
+    def absent(self) -> str:
+        """How to get the data set."""
+        return f"{self.by_hand} put its files into $UNEXPOSED_DATA/{self.folder}"
 
     def __repr__(self) -> str:
         return f"Dataset({self.title!r})"

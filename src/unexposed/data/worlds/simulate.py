@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks, Judgements, Split
 from unexposed.data.ids import Ids
-from unexposed.data.showings import Block, Lots, Showings, draw_showings
 from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.worlds.showings import Block, Lots, Showings, draw_showings
 from unexposed.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -49,7 +49,7 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class World(Shown):
+class World(HasCard):
     """The chance that each item is shown to each user, and that the user would like it.
 
     m = σ(exposure score)^power,  γ = σ(relevance score, kept within its range).

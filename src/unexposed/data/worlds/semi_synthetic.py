@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from unexposed.data.ids import Ids
 from unexposed.data.ratings import Ratings
-from unexposed.data.simulate import Factors, Floats, World, normal, user_blocks
+from unexposed.data.worlds.simulate import Factors, Floats, World, normal, user_blocks
 from unexposed.errors import InputError
 
 Pairs = tuple[NDArray[Any], NDArray[Any], Floats]  # users, items, what is known of each pair

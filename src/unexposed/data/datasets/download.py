@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from unexposed.data.rating_data import Dataset, RatingData
+from unexposed.data.datasets.dataset import Dataset, RatingData
 from unexposed.errors import InputError
 
 RECORD = "SHA256SUMS"  # of a download whose publisher gives no checksums
@@ -17,61 +17,39 @@ _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error)  # what a damaged a
 
 def fault(dataset: Dataset, folder: Path) -> str | None:
     """What is wrong with the first wrong file, or None."""
-    recorded = _recorded(folder)
-    for name, known in dataset.files.items():
+    recorded = {}
+    if (folder / RECORD).is_file():
+        lines = (folder / RECORD).read_text(encoding="utf-8", errors="replace").splitlines()
+        recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    for name, published in dataset.files.items():
         if not (folder / name).is_file():
             return f"{name} is missing"
-        expected = known or recorded.get(name)
-        if expected is None:
-            continue
-        found = _sha256(folder / name)
-        if found != expected:
-            which = "the original" if known else "what was downloaded"
-            return f"{name} is not {which}: SHA-256 {found[:12]}…, expected {expected[:12]}…"
+        if expected := published or recorded.get(name):
+            which = "the original" if published else "what was downloaded"
+            if wrong := _differs(folder / name, "sha256", expected):
+                return f"{name} is not {which}: SHA-256 {wrong}"
     return None
 
 
-def _recorded(folder: Path) -> dict[str, str]:
-    """The SHA-256 that a download recorded for each file without a published one."""
-    try:
-        lines = (folder / RECORD).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-
-
-def _record(dataset: Dataset, folder: Path) -> None:
-    unknown = [name for name, digest in dataset.files.items() if digest is None]
-    text = "".join(f"{_sha256(folder / name)}  {name}\n" for name in unknown)
-    if text:
-        (folder / RECORD).write_text(text, encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    return _digest(path, "sha256")
-
-
-def _digest(path: Path, algorithm: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def download(dataset: Dataset, url: str, target: Path) -> RatingData:
+def fetch(dataset: Dataset, url: str, target: Path) -> RatingData:
     """Download a data set into a folder, which appears whole and readable, or not at all."""
     import pooch  # here: it is slow to import, and needed only for a download
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".download-", dir=target.parent) as scratch:
-            fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "unpacked")
-            pooch.HTTPDownloader(chunk_size=1 << 20)(url, str(fetched), None)
-            if wrong := _wrong_archive(dataset, fetched):
-                raise InputError(wrong)
-            folder = _unpack(dataset, fetched, unpacked, ending=Path(url).suffix)
+            archive, unpacked = Path(scratch, "archive"), Path(scratch, "unpacked")
+            pooch.HTTPDownloader(chunk_size=1 << 20)(url, str(archive), None)
+            if dataset.archive_md5 and (wrong := _differs(archive, "md5", dataset.archive_md5)):
+                raise InputError(f"it is not the original: MD5 {wrong}")
+            folder = _unpack(dataset, archive, unpacked, ending=Path(url).suffix)
             if wrong := fault(dataset, folder):
                 raise InputError(wrong)
             data = dataset.read(folder)
-            _record(dataset, folder)
+            unpublished = [name for name, digest in dataset.files.items() if digest is None]
+            if unpublished:
+                sums = "".join(f"{_digest(folder / n, 'sha256')}  {n}\n" for n in unpublished)
+                (folder / RECORD).write_text(sums, encoding="utf-8")
             try:
                 folder.rename(target)
             except OSError:
@@ -85,38 +63,38 @@ def download(dataset: Dataset, url: str, target: Path) -> RatingData:
         ) from error
 
 
-def _wrong_archive(dataset: Dataset, fetched: Path) -> str | None:
-    if dataset.archive_md5 is None:
-        return None
-    found = _digest(fetched, "md5")
-    if found == dataset.archive_md5:
-        return None
-    return f"it is not the original: MD5 {found[:12]}…, expected {dataset.archive_md5[:12]}…"
+def _differs(path: Path, algorithm: str, expected: str) -> str | None:
+    digest = _digest(path, algorithm)
+    return None if digest == expected else f"{digest[:12]}…, expected {expected[:12]}…"
 
 
-def _unpack(dataset: Dataset, fetched: Path, unpacked: Path, *, ending: str) -> Path:
+def _digest(path: Path, algorithm: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _unpack(dataset: Dataset, archive: Path, unpacked: Path, *, ending: str) -> Path:
     """Unpack, and find the folder with the files: the archive may hold them in a subfolder."""
-    if ending not in (".zip", ".gz"):
+    if ending == ".zip":
+        with zipfile.ZipFile(archive) as parts:
+            parts.extractall(unpacked)
+    elif ending == ".gz":
+        _unpack_tar(archive, unpacked)
+    else:
         (name,) = dataset.files
         (unpacked / name).parent.mkdir(parents=True)
-        fetched.rename(unpacked / name)
-        return unpacked
-    if ending == ".zip":
-        with zipfile.ZipFile(fetched) as archive:
-            archive.extractall(unpacked)
-    else:
-        _unpack_tar(fetched, unpacked)
+        archive.rename(unpacked / name)
     folders = [unpacked, *sorted(p for p in unpacked.rglob("*") if p.is_dir())]
     complete = (f for f in folders if all((f / name).is_file() for name in dataset.files))
     return next(complete, unpacked)
 
 
-def _unpack_tar(fetched: Path, unpacked: Path) -> None:
+def _unpack_tar(archive: Path, unpacked: Path) -> None:
     """Unpack the plain files of a tar archive, none of them outside the folder."""
-    with tarfile.open(fetched, "r:gz") as archive:
-        for member in filter(tarfile.TarInfo.isfile, archive):
+    with tarfile.open(archive, "r:gz") as parts:
+        for member in filter(tarfile.TarInfo.isfile, parts):
             path = (unpacked / member.name).resolve()
-            content = archive.extractfile(member)
+            content = parts.extractfile(member)
             if content is None or not path.is_relative_to(unpacked.resolve()):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)

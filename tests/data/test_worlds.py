@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import chi2
 
-from unexposed.data import simulate
 from unexposed.data.clicks import Clicks, Split
 from unexposed.data.ids import Ids
-from unexposed.data.simulate import Factors, World, world
+from unexposed.data.worlds import simulate
+from unexposed.data.worlds.simulate import Factors, World, world
 from unexposed.errors import InputError
 
 

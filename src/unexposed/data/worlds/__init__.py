@@ -1,0 +1,1 @@
+"""Worlds of known exposure and relevance, and the clicks that they log."""
