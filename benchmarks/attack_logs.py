@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from attack_command import MOST_SECONDS, ended, forked
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.errors import InputError
 
 LOGS_TOGETHER = 50  # a process reads so many

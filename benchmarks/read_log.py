@@ -47,7 +47,7 @@ def zipf_like(rng: np.random.Generator, n: int, rows: int) -> Any:
 
 
 def read_with_unexposed(path: Path) -> tuple[int, ...]:
-    from unexposed.data.read import read_log
+    from unexposed.data.log import read_log
 
     clicks = read_log(path)
     return clicks.n_users, clicks.n_items, len(clicks), int(clicks.counts.sum())
@@ -71,7 +71,7 @@ def read_with_pandas(path: Path) -> tuple[int, ...]:
 def child(reader: str, path: Path) -> None:
     """Reads once and prints what it took; imports are not counted in the seconds."""
     if reader == "unexposed":
-        import unexposed.data.read  # noqa: F401
+        import unexposed.data.log  # noqa: F401
     else:
         import pandas  # noqa: F401
     start, cpu_start = time.perf_counter(), time.process_time()

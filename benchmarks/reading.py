@@ -53,7 +53,7 @@ def write_parts(
 
 def child(source: str, *, rank: int | None, ranks: int, store: str) -> None:
     """Read once and print what it took; imports are not counted in the seconds."""
-    from unexposed.data.read import read_log
+    from unexposed.data.log import read_log
 
     if ranks:
         import torch.distributed as dist

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from unexposed import ranks
-from unexposed.data import numbering, share, shuffle
+from unexposed.data import over_ranks, share
 from unexposed.data.clicks import Clicks
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.errors import InputError
 
 NAMES = ("zoë", "ann", "ü", "käthe", "漢字", "b", "𝔘x")
@@ -122,8 +122,8 @@ def divided(logs: dict[str, tuple[Any, dict[str, Any]]], rank: int) -> dict[str,
     """This rank's part of each log, of its held-out clicks, of the rest, and of both together."""
     del rank
     found = {}
-    blocks = [mock.patch.object(m, "BLOCK", 16) for m in (shuffle, numbering, share)]
-    with blocks[0], blocks[1], blocks[2], mock.patch.object(shuffle, "FEW", 50), ranks.together():
+    blocks = [mock.patch.object(module, "BLOCK", 16) for module in (over_ranks, share)]
+    with blocks[0], blocks[1], ranks.together():
         for name, (source, options) in logs.items():
             clicks = quietly(source, options)
             train, held_out = clicks.hold_out(fraction=0.3, seed=2)

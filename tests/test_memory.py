@@ -6,7 +6,7 @@ import pytest
 
 from command import LOG, ended
 from unexposed import memory
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.errors import InputError
 from unexposed.files import arrays
 from unexposed.methods import ease, load, make

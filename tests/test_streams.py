@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 
 from command import ended
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.methods import load, make
 
 LOG = "user,item\n" + "".join(f"u{n % 40},i{n * n % 31}\n" for n in range(900))

@@ -20,10 +20,10 @@ _ROOMS = {  # a module, and the public names in it
     "data.clicks": "Clicks Judgements Split",
     "data.datasets": "DATASETS",
     "data.features": "Features with_items",
+    "data.judged": "read_judged read_pairs read_traffic",
+    "data.log": "read_log",
     "data.ratings": "Ratings",
-    "data.read": "read_judged read_log read_pairs",
     "data.read_features": "read_features",
-    "data.read_traffic": "read_traffic",
     "data.shown": "Impressions Traffic",
     "data.worlds.simulate": "world",
     "data.split": "split",
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks, Judgements, Split
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, with_items
+    from unexposed.data.judged import read_judged, read_pairs, read_traffic
+    from unexposed.data.log import read_log
     from unexposed.data.ratings import Ratings
-    from unexposed.data.read import read_judged, read_log, read_pairs
     from unexposed.data.read_features import read_features
-    from unexposed.data.read_traffic import read_traffic
     from unexposed.data.shown import Impressions, Traffic
     from unexposed.data.split import split
     from unexposed.data.worlds.simulate import world

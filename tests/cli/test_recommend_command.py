@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from command import LOG, unexposed
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.methods import make
 from unexposed.model import recommend as serving
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from command import LOG
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.methods import make
 
 

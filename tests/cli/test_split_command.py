@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed.data import read
+from unexposed.data import log
 from unexposed.data.shown import Impressions
 from unexposed.data.split import split
 from unexposed.methods import load, make
@@ -16,14 +16,14 @@ from unexposed.methods import load, make
 @pytest.fixture
 def timed(here, monkeypatch):
     """Reading a log gives its clicks times; return these clicks."""
-    plain = read.read_log
+    plain = log.read_log
 
     def read_log(*given, **more):
         clicks = plain(*given, **more)
         times = np.random.default_rng(0).permutation(len(clicks)) * 86_400
         return replace(clicks, times=times)
 
-    monkeypatch.setattr(read, "read_log", read_log)
+    monkeypatch.setattr(log, "read_log", read_log)
     return read_log("log.csv")
 
 
@@ -109,7 +109,7 @@ def test_a_judged_row_that_was_shown_and_not_clicked_is_not_relevant(done):
 
 def test_off_policy_prints_estimates_errors_and_the_effective_sample(run, done, here, monkeypatch):
     done("fit log.csv --out model --method popularity")
-    plain = read.read_log
+    plain = log.read_log
 
     def read_log(*given, **more):
         clicks = plain(*given, **more)
@@ -128,7 +128,7 @@ def test_off_policy_prints_estimates_errors_and_the_effective_sample(run, done, 
     code, _, err = run("evaluate model --judged log.csv --protocol off_policy")
     assert code == 2
     assert "name the column with --propensity" in err
-    monkeypatch.setattr(read, "read_log", read_log)
+    monkeypatch.setattr(log, "read_log", read_log)
     out, _ = done("evaluate model --judged log.csv --protocol off_policy")
     for words in ("ips", "snips", "clipped_ips", "effective sample", "mean weight", "±", "top 3"):
         assert words in out

@@ -7,7 +7,7 @@ import pytest
 
 from terminal import Seen, shown
 from unexposed.cli import tables
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.evaluation.compare import Comparison, Result
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import make

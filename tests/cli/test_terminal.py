@@ -6,7 +6,7 @@ import pytest
 
 from terminal import shown, typed
 from unexposed.cli import doctor, lists
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.methods import make
 from unexposed.progress import Silent
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from terminal import shown
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import make, mf
 from unexposed.methods.mf import simple_rival

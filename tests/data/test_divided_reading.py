@@ -6,16 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch.distributed as dist
 
 from divided_logs import divided, quietly, refused, warned, write, write_bad
 from training_ranks import on_ranks
 from unexposed.data.clicks import Clicks
-from unexposed.data.divided import dealt
 from unexposed.data.ids import Ids
-from unexposed.data.numbering import Numbering, packed, unpacked
 from unexposed.data.share import cut
 from unexposed.errors import InputError
 
@@ -109,7 +106,7 @@ def test_rank_0_alone_warns(two):
 
 def test_divided_clicks_are_not_chosen_by_one_process(two):
     clicks = two[0][0]["integers"][0]
-    with pytest.raises(InputError, match="do it on every rank"):
+    with pytest.raises(InputError, match="do it on every worker"):
         clicks.pick(slice(2))
 
 
@@ -117,28 +114,9 @@ def test_a_share_counts_all_items_and_places_all_users(two):
     clicks, other = (two[0][0][name][0] for name in ("integers", "texts"))
     with pytest.raises(InputError, match="know the place of each of its users"):
         Clicks(*_columns(clicks), Ids.range(200), clicks.item_ids, share=clicks.share)
-    with pytest.raises(InputError, match="ranks divide one of two logs"):
+    with pytest.raises(InputError, match="one of two logs"):
         clicks.union(other.__class__(*_columns(clicks), clicks.user_ids, clicks.item_ids))
 
 
 def _columns(clicks: Clicks) -> tuple[Any, Any, Any]:
     return clicks.users, clicks.items, clicks.counts
-
-
-def test_files_are_dealt_by_their_bytes():
-    assert dealt([5, 1, 9, 4, 1], 2) == [[1, 2], [0, 3, 4]]
-    assert dealt([3], 3) == [[0], [], []]
-
-
-def test_numbers_of_ids_stay_when_more_ids_come():
-    numbering = Numbering("texts")
-    assert numbering.add(pl.Series(["m", "ü", "c"])).tolist() == [1, 2, 0]
-    assert numbering.add(pl.Series(["c", "a", "z", "ü"])).tolist() == [0, 3, 4, 2]
-    assert numbering.values.to_list() == ["a", "c", "m", "z", "ü"]
-    assert numbering.places(numbering.values).tolist() == [1, 2, 4, 0, 3]
-
-
-@pytest.mark.parametrize("ids", [pl.Series([3, -(2**60)]), pl.Series(["", "漢字", "a\0b"])])
-def test_ids_travel_unchanged(ids):
-    assert unpacked(packed(ids)).to_list() == ids.to_list()
-    assert unpacked(packed(ids[:0])).dtype == ids.dtype

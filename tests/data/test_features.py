@@ -13,7 +13,7 @@ from small import clicks_of
 from unexposed.data.encoding import MOST_VALUES, Categories, Encoding
 from unexposed.data.features import Features, with_items
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.data.read_features import read_features
 from unexposed.data.shown import Impressions
 from unexposed.errors import InputError

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command import ended
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.methods import make
 
 N = 40

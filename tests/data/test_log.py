@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.read import read_judged, read_log
+from unexposed.data.judged import read_judged
+from unexposed.data.log import read_log
 from unexposed.errors import InputError, LogWarning
 
 SHOP = {"user": ["ada", "ada", "bob", "bob"], "item": ["x", "y", "x", "x"]}
@@ -253,7 +254,8 @@ def test_a_column_that_only_sounds_like_times_is_left_out_and_a_given_one_refuse
     odd = SHOP | {"time": ["noon", "2024-01-01", "", ""]}
     clicks = log(odd)
     assert clicks.times is None
-    assert "time is not used: in row 0, the time 'noon' is not a time: seconds," in str(clicks.read)
+    said = "time is not used: in the frame, row 0, the time 'noon' is not a time: seconds,"
+    assert said in str(clicks.read)
     assert "time = time" not in str(clicks.read)
     assert "the frame, row 0: the time 'noon' is not a time" in refusal(odd, time="time")
 

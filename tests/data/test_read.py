@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_ids, read_judged, read_log
+from unexposed.data.judged import read_ids, read_judged
+from unexposed.data.log import read_log
 from unexposed.errors import InputError
 
 packed = functools.partial(gzip.compress, mtime=0)  # the same bytes on every run
@@ -148,7 +149,7 @@ def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch():
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'torch']))\n"  # import raises
-        "from unexposed.data.read import read_log\n"
+        "from unexposed.data.log import read_log\n"
         f"read_log({LOG!r})"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,8 @@ import pytest
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_judged, read_log, read_pairs
+from unexposed.data.judged import read_judged, read_pairs
+from unexposed.data.log import read_log
 from unexposed.errors import InputError
 
 N, PER_PART = 240, 50

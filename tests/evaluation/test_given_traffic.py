@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unexposed.data.clicks import Judgements, Split
-from unexposed.data.read_traffic import read_traffic
+from unexposed.data.judged import read_traffic
 from unexposed.data.shown import Impressions, Traffic
 from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError

@@ -11,7 +11,7 @@ from report_world import check_self_contained
 from unexposed.cards import number
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_judged
+from unexposed.data.judged import read_judged
 from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
 from unexposed.evaluation.beside import each_of_document

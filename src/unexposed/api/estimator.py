@@ -9,7 +9,7 @@ from unexposed.api.inputs import NO_COLUMNS, as_judged, as_methods, as_protocol
 from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import match
-from unexposed.data.read import read_log
+from unexposed.data.log import read_log
 from unexposed.errors import InputError, LogWarning, did_you_mean, warn
 from unexposed.evaluation import protocols
 from unexposed.evaluation.protocols import DEFAULT, Protocol

@@ -13,8 +13,9 @@ from unexposed.data import datasets
 from unexposed.data.clicks import Clicks, HasIds, Judgements, Split, same_ids
 from unexposed.data.datasets import Dataset
 from unexposed.data.ids import match
+from unexposed.data.judged import read_judged, read_pairs
+from unexposed.data.log import read_log
 from unexposed.data.ratings import Ratings
-from unexposed.data.read import read_judged, read_log, read_pairs
 from unexposed.data.shown import Impressions, Traffic
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Splits, parse_methods, split_clicks

@@ -115,7 +115,8 @@ def _file_splits(
     features: tuple[Path | None, Path | None],
 ) -> "tuple[Splits, Side]":
     from unexposed.cli.splitting import judged_by_later
-    from unexposed.data.read import read_judged, read_log
+    from unexposed.data.judged import read_judged
+    from unexposed.data.log import read_log
     from unexposed.evaluation.compare import split_clicks
 
     clicks = read_log(train, **columns.given(), say=say)

@@ -69,7 +69,7 @@ def _document(
 
     Unless the protocol was asked for, it is said where another may be meant.
     """
-    from unexposed.data.read import read_pairs
+    from unexposed.data.judged import read_pairs
     from unexposed.evaluation.describe import describe
     from unexposed.evaluation.protocols import choice
     from unexposed.methods import load, load_partitions
@@ -92,13 +92,13 @@ def _document(
 
 
 def _judgements(path: Path, model: "Model", by: "Protocol", columns: Columns) -> "Judgements":
-    from unexposed.data.read import read_judged
+    from unexposed.data.judged import read_judged
 
     return read_judged(path, model, **columns.judged(), later_clicks=by.takes_clicks, say=say)
 
 
 def _impressions(path: Path, by: "Protocol", columns: Columns) -> "Impressions":
-    from unexposed.data.read import read_log
+    from unexposed.data.log import read_log
 
     shown = read_log(path, **columns.given(), any_size=True, say=say).shown
     if shown is None or shown.propensity is None:

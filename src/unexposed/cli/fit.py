@@ -46,7 +46,7 @@ def fit(
     """
     from unexposed import ranks
     from unexposed.cli.splitting import part, part_among_ranks
-    from unexposed.data.read import read_log
+    from unexposed.data.log import read_log
     from unexposed.evaluation.compare import check_use, parse_methods
     from unexposed.methods import make
     from unexposed.methods.mf import simple_rival

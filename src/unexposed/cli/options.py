@@ -129,7 +129,7 @@ def with_traffic(
 ) -> "Side":
     """Inputs of a training beside the clicks, with the random traffic of this file."""
     from unexposed.cli.talking import say
-    from unexposed.data.read_traffic import read_traffic
+    from unexposed.data.judged import read_traffic
     from unexposed.training.side import Side
 
     side = side or Side()

@@ -75,7 +75,8 @@ def recommend(
     from unexposed import ranks
     from unexposed.data import write
     from unexposed.data.ids import Ids
-    from unexposed.data.read import read_log, read_pairs
+    from unexposed.data.judged import read_pairs
+    from unexposed.data.log import read_log
     from unexposed.methods import load, load_partitions
     from unexposed.model import lists as by_partition
     from unexposed.model.filters import Rules
@@ -204,12 +205,12 @@ def read_titles(
     delimiter: str | None = None,
 ) -> dict[Any, str] | None:
     """Titles of items, by raw id."""
-    from unexposed.data import read
+    from unexposed.data import judged
 
-    read.check_title(path, title)
+    judged.check_title(path, title)
     if path is None:
         return None
-    found = read.read_titles(path, model, title=title, item=item, delimiter=delimiter)
+    found = judged.read_titles(path, model, title=title, item=item, delimiter=delimiter)
     say(f"{path}: names of {len(found):,} of {len(model.item_ids):,} items")
     raw = model.item_ids.values[list(found)].tolist()
     return dict(zip(raw, found.values(), strict=True))
@@ -225,7 +226,7 @@ def with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
 
 def _read_users(text: str, ids: "Ids") -> list[Any]:
     """The ids in a file of this name, or else the ids that the text itself lists."""
-    from unexposed.data.read import read_ids
+    from unexposed.data.judged import read_ids
 
     if os.path.exists(text):
         return read_ids(text, ids)
@@ -242,7 +243,7 @@ def _none_known(users: str | None, named: str) -> str:
 
 
 def _read_items(path: Path, model: "Model") -> list[Any]:
-    from unexposed.data.read import read_ids
+    from unexposed.data.judged import read_ids
 
     items = read_ids(path, model.item_ids)
     if unknown := int((model.item_ids.index(items) < 0).sum()):

@@ -28,7 +28,7 @@ def serve(
 
     for package in ("starlette", "uvicorn", "httptools", "msgspec"):
         optional(package, extra="serve")
-    from unexposed.data.read import check_title
+    from unexposed.data.judged import check_title
     from unexposed.serve.app import run
     from unexposed.serve.model import Source
 

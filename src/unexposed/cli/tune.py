@@ -231,7 +231,7 @@ def clicks_alone(
     if (dataset is None) == (train is None):
         raise InputError("give either --dataset NAME or --train LOG")
     if train is not None:
-        from unexposed.data.read import read_log  # with polars, which data sets do without
+        from unexposed.data.log import read_log  # with polars, which data sets do without
 
         return read_log(train, **columns.given(), say=say)
     assert dataset is not None

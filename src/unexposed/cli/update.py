@@ -38,7 +38,7 @@ def update(
     force: Force = False,
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
-    from unexposed.data.read import read_log
+    from unexposed.data.log import read_log
     from unexposed.model.save import check_place
 
     check_place(out)

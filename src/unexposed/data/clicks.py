@@ -79,7 +79,7 @@ class Clicks(Shown):
 
     Any other pair is unknown, never shown, or shown and not liked, unless the log also has
     impressions (`shown`). `times` are seconds since 1970 of the last click of each pair. Where
-    several ranks divide a log, users and clicks are those of one rank, whose `share` says where
+    several workers divide a log, users and clicks are those of one, whose `share` says where
     they stand in the whole log; items, and `item_counts`, are those of the whole log.
     """
 
@@ -91,7 +91,7 @@ class Clicks(Shown):
     times: NDArray[np.int64] | None = None
     shown: Impressions | None = None
     read: Read | None = None  # how the log was read
-    share: Share | None = None  # of several ranks; None: the whole log
+    share: Share | None = None  # of several workers; None: the whole log
 
     def __post_init__(self) -> None:
         check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
@@ -224,7 +224,7 @@ class Clicks(Shown):
 
     @property
     def n_clicks(self) -> int:
-        """How many pairs the whole log has: as many as these clicks, unless ranks divide it."""
+        """How many pairs the whole log has: as many as these clicks, unless workers divide it."""
         return len(self) if self.share is None else self.share.n_clicks
 
     @property
@@ -282,7 +282,7 @@ class Clicks(Shown):
     def pick(self, chosen: NDArray[Any]) -> "Clicks":
         """The clicks at these positions (a mask, or ascending indices).
 
-        Where ranks divide the log, each picks among its own clicks, and all of them must.
+        Where workers divide the log, each picks among its own clicks, and all of them must.
         """
         times = None if self.times is None else self.times[chosen]
         columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "counts")}
@@ -304,7 +304,7 @@ class Clicks(Shown):
     def union(self, other: "Clicks") -> "Clicks":
         """All clicks of both logs, which must know the same users and items."""
         if (self.share is None) != (other.share is None):
-            raise InputError("ranks divide one of two logs: divide both, or none")
+            raise InputError("workers divide one of two logs: divide both, or none")
         times = None
         if self.times is not None and other.times is not None:
             times = np.concatenate([self.times, other.times])

@@ -1,7 +1,7 @@
 """Which column of a table is taken for what: the one given, or one recognised by its name."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from unexposed.errors import InputError, did_you_mean, plain
 
 if TYPE_CHECKING:
-    from unexposed.data.sources import Table
+    import polars as pl
 
 
 def _column(about: str) -> Any:
@@ -62,6 +62,25 @@ class Columns:
 PAIR = ("user", "item", "delimiter")  # the fields of Columns that a table of pairs needs
 JUDGED = ("user", "item", "rating", "threshold", "delimiter")  # and judged pairs
 
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file, a folder of files or a frame, read when they are asked for."""
+
+    name: str
+    columns: list[str]
+    take: "Callable[[list[str]], list[pl.Series]]"
+    where: Callable[[int], str]  # the place of a row last taken, such as log.csv, line 7
+    spelled: frozenset[str] = frozenset()  # columns of text: "7" is an integer only if all are
+    files: "Callable[[], Iterable[Table]] | None" = None  # of a folder, one after the other
+
+    def parts(self) -> "Iterable[Table]":
+        return [self] if self.files is None else self.files()
+
+    def refusal(self, row: int, fault: str) -> InputError:
+        return InputError(f"{self.where(row)}: {fault}")
+
+
 # What a column may be called, best first: lower case, without "_", "-" and spaces.
 NAMES = {
     "user": "user userid uid customer customerid visitor visitorid member memberid viewer viewerid "
@@ -82,36 +101,34 @@ NAMES = {
 }
 
 
+def recognised(columns: Sequence[str], role: str, taken: Container[str | None] = ()) -> str | None:
+    """The first column that is called as one of this role usually is, and is not taken yet."""
+    alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(columns)}
+    names = (name if name in columns else alike.get(name) for name in NAMES[role].split())
+    return next((name for name in names if name is not None and name not in taken), None)
+
+
 def named(
-    table: "Table",
+    table: Table,
     role: str,
     given: str | None,
     *,
     needed: bool = True,
     taken: Container[str | None] = (),
 ) -> str | None:
-    """The column given for a role, or else the first one recognised that is not taken yet.
-
-    An empty name says that the table has no such column.
-    """
-    if given in table.columns and given:
+    """The column given for a role, or else one recognised; "" says that there is none."""
+    if given and given in table.columns:
         return given
-    if given == "" and not needed:
-        return None
-    alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(table.columns)}
-    for name in NAMES[role].split() if given is None else ():
-        found = name if name in table.columns else alike.get(name)
-        if found is not None and found not in taken:
-            return found
-    if given is None and not needed:
-        return None
-    raise no_column(table, role, given)
+    found = recognised(table.columns, role, taken) if given is None else None
+    if found is None and (given or needed):
+        raise no_column(table, role, given)
+    return found
 
 
-def no_column(table: "Table", role: str, given: str | None) -> InputError:
+def no_column(table: Table, role: str, given: str | None) -> InputError:
     near = plain(did_you_mean(given or role, table.columns), 200)
     what = f"{role} column" if given is None else f"column {given!r}"
-    header = " in its header" if table.has_header else ""
+    header = " in its header" if table.spelled else ""
     cure = f"{role}= (--{role})"
     if role == "relevance":
         cure = (
@@ -132,29 +149,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def pair_names(table: "Table", user: str | None, item: str | None) -> list[str]:
+def pair_names(table: Table, user: str | None, item: str | None) -> list[str]:
     names = [named(table, "user", user), named(table, "item", item)]
     refuse_twice(table, {"user": names[0], "item": names[1]})
     return cast(list[str], names)
 
 
-def title_names(table: "Table", item: str | None, title: str | None) -> list[str]:
-    """The columns of ids and of titles in a table that names items.
-
-    `item` may be the name in another table, a log or judged pairs, and `title` is often the only
-    other column: ids are in the column given if there is one of that name, else in one that is
-    recognised, else in the only one left.
-    """
-    texts = cast(str, named(table, "title", title))
-    ids = named(table, "item", item if item in table.columns else None, needed=False)
-    others = [name for name in table.columns if name != texts]
-    if ids is None and len(others) != 1:
-        near = plain(did_you_mean(item or "item", others), 200)
-        raise InputError(f"{table.name} has no column of item ids ({near}): call it item")
-    return [ids or others[0], texts]
-
-
-def refuse_twice(table: "Table", names: dict[str, str | None]) -> None:
+def refuse_twice(table: Table, names: dict[str, str | None]) -> None:
     for (role, name), (other, same) in combinations(names.items(), 2):
         if name == same:
             raise InputError(

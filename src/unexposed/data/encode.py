@@ -1,195 +1,127 @@
-"""Turn columns of raw ids into ids and indices, part by part where a table has parts."""
+"""Columns of raw ids become ids and indices, part by part where a table has parts."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from unexposed import memory
-from unexposed.data.clicks import Indices
-from unexposed.data.delimited import Column
+from unexposed.data.columns import Table
 from unexposed.data.ids import Ids
-from unexposed.data.sources import Table, bad_row
+from unexposed.data.pairs import Indices
+from unexposed.data.text import joined
 from unexposed.errors import InputError, plain
 
-Values = pl.Series | list[Any]  # int64 or strings, otherwise objects
-Refused = Callable[[int, str], InputError]  # of a row, for a fault
-BYTES_OF_AN_ID = 160  # besides its text, twice: sorted, hashed, and as a Python object
 
-
-@dataclass(frozen=True)
-class Coded:
-    """A column of a part: its distinct values, sorted where they can be, and each row's index."""
-
-    values: Values
-    codes: Indices
-    spelled: bool  # its integers were read from text, whose spelling they keep
-    part: str  # where it comes from
-
-    @property
-    def kind(self) -> str:
-        """What the values are: integers, texts or objects."""
-        if isinstance(self.values, list):
-            return "objects"
-        return "integers" if self.values.dtype == pl.Int64 else "texts"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What the column of a part tells about the ids of all parts."""
-
-    rows: int
-    kind: str
-    spelled: bool
-    part: str
-
-    @staticmethod
-    def of(part: Coded) -> "Kind":
-        return Kind(len(part.codes), part.kind, part.spelled, part.part)
-
-
-def encode_pairs(
-    table: Table, columns: list[Column], names: list[str]
-) -> list[tuple[Ids, Indices]]:
-    if len(columns[0]) == 0:
-        raise no_rows(table.name)
-    return [encode(table, columns.pop(0), name) for name in names]  # popped: freed once encoded
-
-
-def no_rows(name: str) -> InputError:
-    return InputError(f"{name} has no rows: write a user and an item in each")
-
-
-def encode(table: Table, column: Column, name: str) -> tuple[Ids, Indices]:
+def encode(table: Table, column: pl.Series, name: str) -> tuple[Ids, Indices]:
     """The distinct ids of a column, sorted where they can be, and each row's index among them."""
-    return merged(table.name, [coded(table, column, name)], name)
+    return indexed(id_column(table, column, name))
 
 
-def coded(table: Table, column: Column, name: str, rows: NDArray[np.int64] | None = None) -> Coded:
-    """The column of a part, whose rows are all of the part's, or these."""
-
-    def refused(row: int, fault: str) -> InputError:
-        return bad_row(table, row if rows is None else int(rows[row]), fault)
-
-    values, codes = _distinct(table.name, _id_column(column), name, refused)
-    return Coded(values, codes, spelled=table.spells(name), part=table.name)
-
-
-def _distinct(source: str, column: Column, name: str, refused: Refused) -> tuple[Values, Indices]:
-    if isinstance(column, list):
-        return _distinct_objects(column, name, refused)
-    missing = column.is_null() if column.dtype == pl.Int64 else column.is_null() | (column == "")
-    for row in missing.arg_true().head(1):
-        raise refused(row, f"the id in column {name!r} is missing; fill it in")
-    values = column.unique()
-    if column.dtype == pl.String:
-        _check_room(source, values, name)
-    values = values.sort()
-    return values, places_of(column, values)
-
-
-def merged(source: str, parts: Sequence[Coded], name: str) -> tuple[Ids, Indices]:
-    """The ids of all parts of a column, and each row's index among them."""
-    parts = [part for part in parts if len(part.codes)] or parts[:1]
-    if len(parts) == 1:
-        return ids_of(parts[0].values), parts[0].codes
-    kind = joint_kind([Kind.of(part) for part in parts], name)
-    if kind == "objects":
-        every, places = _merged_objects([list(part.values) for part in parts])
+def id_column(
+    table: Table, column: pl.Series, name: str, rows: NDArray[np.int64] | None = None
+) -> pl.Series:
+    """The ids of these rows: int64 or texts where all are, otherwise objects; none is missing."""
+    found = _of_one_type(column if rows is None else column[rows])
+    fault = f"the id in column {name!r} is missing; fill it in"
+    if found.dtype != pl.Object:
+        missing = found.is_null() if found.dtype == pl.Int64 else found.is_null() | (found == "")
+        bad = missing.arg_true().to_list()[:1]
     else:
-        kept = [cast(pl.Series, part.values) for part in parts]
-        every, places = _merged_series(source, [of_kind(v, kind) for v in kept], name)
-    codes = [place[part.codes] for place, part in zip(places, parts, strict=True)]
-    return ids_of(every), np.concatenate(codes)
+        bad = [at for at, raw in enumerate(found.to_list()) if not _is_id(raw)][:1]
+        kind = type(found[bad[0]]).__name__ if bad else ""
+        if kind in ("list", "dict", "set"):
+            fault = f"the {kind} in column {name!r} cannot be an id; make it a tuple"
+    for at in bad:
+        raise table.refusal(at if rows is None else int(rows[at]), fault)
+    return as_texts(found) if found.dtype == pl.String else found
 
 
-def joint_kind(parts: Sequence[Kind], name: str) -> str:
-    """What the ids of all parts of a column are, empty ones left out; refused where they differ.
+def _is_id(raw: Any) -> bool:
+    """Whether an object is not missing, and can be looked up."""
+    if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
+        return False
+    try:
+        hash(raw)
+    except TypeError:
+        return False
+    return True
+
+
+def _of_one_type(column: pl.Series) -> pl.Series:
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
+    if column.dtype.is_integer():
+        integers = column.cast(pl.Int64, strict=False)
+        if integers.null_count() == column.null_count():
+            return integers
+    values = column.to_list()
+    kinds = {type(raw) for raw in values}
+    try:
+        if kinds == {str}:
+            return pl.Series(values, dtype=pl.String)
+        if kinds and all(kind is int or issubclass(kind, np.integer) for kind in kinds):
+            return pl.Series([int(raw) for raw in values], dtype=pl.Int64)
+    except (TypeError, OverflowError, UnicodeError):  # beyond 64 bits, or a lone surrogate
+        pass
+    return pl.Series(values, dtype=pl.Object)
+
+
+def join_ids(parts: Sequence[tuple[Table, pl.Series]], name: str) -> pl.Series:
+    """The ids of the parts of a column one after the other; refused where they are of two kinds.
 
     Integers beside texts are texts where they were read from text: one part of a CSV log may hold
     no other ids than numbers.
     """
-    parts = [part for part in parts if part.rows] or parts[:1]
-    kinds = {part.kind for part in parts}
-    if kinds == {"integers", "texts"} and all(part.spelled for part in parts):
-        return "texts"
-    if "texts" in kinds and len(kinds) > 1:
-        raise _unlike(parts, name)
-    return "integers" if kinds == {"integers"} else "texts" if kinds == {"texts"} else "objects"
+    parts = [part for part in parts if len(part[1])] or parts[:1]
+    kinds = [kind_of(column) for _, column in parts]
+    spelled = all(name in table.spelled for table, _ in parts)
+    if "texts" in kinds and len(set(kinds)) > 1 and not (spelled and "objects" not in kinds):
+        other = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
+        raise InputError(
+            f"column {plain(name)!r} holds {kinds[0]} in {parts[0][0].name} and "
+            f"{kinds[other]} in {parts[other][0].name}: write it alike in all parts"
+        )
+    return joined([as_texts(c) if "texts" in kinds else c for _, c in parts])
 
 
-def of_kind(values: pl.Series, kind: str) -> pl.Series:
-    """Integers as texts, where all ids of the column are texts."""
-    return values.cast(pl.String) if kind == "texts" else values
+def kind_of(column: pl.Series) -> str:
+    if column.dtype == pl.Object:
+        return "objects"
+    return "integers" if column.dtype == pl.Int64 else "texts"
 
 
-def _merged_series(source: str, parts: list[pl.Series], name: str) -> tuple[Values, list[Indices]]:
-    several = pl.concat(parts, rechunk=True)
-    every = several.unique()
-    if every.dtype == pl.String:
-        _check_room(source, every, name)
-    every = every.sort()
-    places = places_of(several, every)
-    return every, np.split(places, np.cumsum([len(part) for part in parts])[:-1])
-
-
-def places_of(column: pl.Series, values: pl.Series) -> Indices:
-    """The index of each row among sorted values."""
+def as_texts(column: pl.Series) -> pl.Series:
+    """The texts of a column in little memory: a number each, and every text once."""
     if column.dtype == pl.Int64:
-        return values.search_sorted(column).cast(pl.Int32).to_numpy()
-    # by hashing: half the time of sorting
-    return column.cast(pl.Enum(values)).to_physical().cast(pl.Int32).to_numpy()
+        column = column.cast(pl.String)
+    return column.cast(_TEXTS) if column.dtype == pl.String else column
 
 
-def _merged_objects(parts: list[list[Any]]) -> tuple[Values, list[Indices]]:
-    every = _sorted_if_possible(list(dict.fromkeys(raw for part in parts for raw in part)))
-    place = {raw: index for index, raw in enumerate(every)}
-    return every, [np.array([place[raw] for raw in part], dtype=np.int32) for part in parts]
+_TEXTS = pl.Categorical(pl.Categories("unexposed ids"))
 
 
-def _unlike(parts: Sequence[Kind], name: str) -> InputError:
-    first = parts[0]
-    other = next(part for part in parts if part.kind != first.kind)
-    return InputError(
-        f"column {plain(name)!r} holds {first.kind} in {first.part} and "
-        f"{other.kind} in {other.part}: write it alike in all parts"
-    )
+def indexed(column: pl.Series) -> tuple[Ids, Indices]:
+    """The distinct ids, sorted where they can be, and the index of each row among them."""
+    if column.dtype == pl.Object:
+        raw = column.to_list()
+        every = _sorted_if_possible(list(dict.fromkeys(raw)))
+        place = {one: index for index, one in enumerate(every)}
+        return _ids(every), np.array([place[one] for one in raw], dtype=np.int32)
+    if column.dtype == pl.Int64:
+        values = column.unique().sort()
+        return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
+    column = as_texts(column)
+    distinct = column.unique()
+    order, numbers = distinct.cast(pl.String).arg_sort(), distinct.to_physical().to_numpy()
+    index = np.empty(int(numbers.max(initial=0)) + 1, dtype=np.int32)
+    index[numbers[order]] = np.arange(len(numbers), dtype=np.int32)
+    return _ids(distinct.cast(pl.String)[order]), index[column.to_physical().to_numpy()]
 
 
-def ids_of(values: Values) -> Ids:
-    """Distinct values as ids."""
-    if isinstance(values, pl.Series) and values.dtype == pl.Int64:
-        return Ids(values.to_numpy())
+def _ids(values: Any) -> Ids:
     return Ids(np.fromiter(values, dtype=object, count=len(values)))
-
-
-def _check_room(source: str, values: pl.Series, name: str) -> None:
-    memory.check(
-        source,
-        len(values) * BYTES_OF_AN_ID + 2 * int(values.estimated_size()),
-        what=f"holding {len(values):,} ids of column {name!r}",
-        cure="give a log of fewer",
-    )
-
-
-def _distinct_objects(column: list[Any], name: str, refused: Refused) -> tuple[Values, Indices]:
-    place: dict[Any, int] = {}
-    codes = np.empty(len(column), dtype=np.int32)
-    for row, raw in enumerate(column):
-        if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
-            raise refused(row, f"the id in column {name!r} is missing; fill it in")
-        try:
-            codes[row] = place.setdefault(raw, len(place))
-        except TypeError:
-            fault = f"the {type(raw).__name__} in column {name!r} cannot be an id; make it a tuple"
-            raise refused(row, fault) from None
-    ids = _sorted_if_possible(list(place))
-    rank = np.empty(len(ids), dtype=np.int32)
-    rank[[place[raw] for raw in ids]] = np.arange(len(ids))
-    return ids, rank[codes]
 
 
 def _sorted_if_possible(raw: list[Any]) -> list[Any]:
@@ -198,23 +130,3 @@ def _sorted_if_possible(raw: list[Any]) -> list[Any]:
         return sorted(raw)
     except TypeError:
         return raw
-
-
-def _id_column(column: Column) -> Column:
-    """The column as int64 or strings where all values are, otherwise as a list of objects."""
-    if isinstance(column, list):
-        kinds = {type(raw) for raw in column}
-        try:
-            if kinds == {str}:
-                return pl.Series(column, dtype=pl.String)
-            if all(kind is int or issubclass(kind, np.integer) for kind in kinds):
-                return pl.Series([int(raw) for raw in column], dtype=pl.Int64)
-        except (TypeError, UnicodeError):  # beyond 64 bits, or a lone surrogate
-            pass
-        return column
-    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return column.cast(pl.String)
-    integers = column.cast(pl.Int64, strict=False) if column.dtype.is_integer() else None
-    if integers is not None and integers.null_count() == column.null_count():
-        return integers
-    return column.to_list()

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
-from unexposed.data.columns import Columns, named, no_column, pair_names, refuse_twice
-from unexposed.data.sources import Table
+from unexposed.data.columns import Columns, Table, named, no_column, pair_names, refuse_twice
 from unexposed.data.values import limit_of, texts
 from unexposed.errors import InputError, did_you_mean, plain
 
@@ -27,7 +26,7 @@ class Plan:
     clicks: tuple[str, ...] = ()  # values of the event column; none: every row is a click
     shown: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()  # roles whose column the caller named
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def rule(self) -> str:

@@ -1,7 +1,6 @@
 """Features of users and items, read from a file or a frame by raw id and encoded as numbers."""
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,15 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from unexposed import memory
 from unexposed.data.clicks import HasIds, Indices
-from unexposed.data.columns import NAMES
-from unexposed.data.delimited import Column
+from unexposed.data.columns import Table, recognised
 from unexposed.data.encode import encode
 from unexposed.data.encoding import SEPARATOR, Categories, Coding, Encoding, Held, Number
 from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids, match
-from unexposed.data.sources import Table, bad_row, opened
+from unexposed.data.sources import opened
 from unexposed.errors import InputError, did_you_mean, plain
 
 _MANY = (list, tuple, set, frozenset, np.ndarray)
@@ -37,8 +34,8 @@ def read_features(
     """The features of users or items in a CSV, TSV or Parquet file, a frame or a mapping.
 
     A column of numbers is standardised; any other, and those named in `categories`, has a column
-    for each of its values: several are set by a list, or a text such as "a|b". Columns that tell no
-    rows apart are left out (`data/encoding.py`). With the `encoding` of a model, rows are encoded
+    for each of its values: several are set by a list, or a text such as "a|b". Constant
+    columns are dropped. With the `encoding` of a model, rows are encoded
     as they were in its training. Some of the ids must be known to `like`.
     """
     with opened(source, delimiter) as table:
@@ -62,17 +59,16 @@ def read_features(
     return found
 
 
-# Columns and rows
+# pl.Seriess and rows
 
 
 def _id_column(table: Table, role: Role, given: str | None) -> str:
     """The column given if it is there, else the first one that is called like an id."""
     if given in table.columns:
         return str(given)
-    alike = {re.sub("[-_ ]", "", c.lower()): c for c in reversed(table.columns)}
-    for name in [*NAMES[role].split(), "id"]:
-        if name in alike:
-            return alike[name]
+    alike = {name.lower(): name for name in table.columns}
+    if found := recognised(table.columns, role) or alike.get("id"):
+        return found
     near = plain(did_you_mean(given or role, table.columns), 200)
     raise InputError(f"{table.name} has no column of {role} ids ({near}): call one {role!r}")
 
@@ -94,21 +90,21 @@ def _known(table: Table, name: str, columns: list[str]) -> str:
     return name
 
 
-def _distinct(table: Table, raw: Column, name: str) -> tuple[Ids, Indices]:
+def _distinct(table: Table, raw: pl.Series, name: str) -> tuple[Ids, Indices]:
     """The ids, and the place of each row among them; an id may stand in one row only."""
     ids, at = encode(table, raw, name)
     if len(ids) < len(at):
         first = np.unique(at, return_index=True)[1]
         again = int(np.setdiff1d(np.arange(len(at)), first)[0])
         fault = f"the id {plain(raw[again], 40)!r} in column {name!r} stands there twice"
-        raise bad_row(table, again, f"{fault}; leave one row of each")
+        raise table.refusal(again, f"{fault}; leave one row of each")
     return ids, at
 
 
-def _typed(column: Column, from_pandas: bool) -> pl.Series:
+def _typed(column: pl.Series, from_pandas: bool) -> pl.Series:
     """The column as floats, texts or lists of texts, null where missing (NaN, to pandas)."""
-    if isinstance(column, list):
-        column = _of_objects(column)
+    if column.dtype == pl.Object:
+        column = _of_objects(column.to_list())
     if column.dtype in (pl.List, pl.Array):
         return column.cast(pl.List(pl.String))
     if column.dtype.is_temporal():
@@ -161,8 +157,6 @@ def _matrix(
     table: Table, encoding: Encoding, columns: dict[str, pl.Series], at: Indices
 ) -> NDArray[np.float32]:
     """The encoded rows, row n of the table in place at[n]."""
-    size = 8 * len(at) * len(encoding.columns)
-    memory.check(table.name, size, what="encoding its features", cure="leave out some columns")
     matrix, first = encoding.missing(len(at)), 1
     for coding in encoding.codings:
         column, width = columns[coding.name], len(coding.columns)
@@ -193,7 +187,7 @@ def _numbers(table: Table, name: str, column: pl.Series) -> pl.Series:
     good = column.is_null() | numbers.is_finite().fill_null(False)
     for row in (~good).arg_true().head(1):
         fault = f"the {plain(name)} '{plain(column[row], 40)}' is not a finite number"
-        raise bad_row(table, row, f"{fault}; correct it, or leave it empty")
+        raise table.refusal(row, f"{fault}; correct it, or leave it empty")
     return numbers
 
 

@@ -1,7 +1,7 @@
-"""What one of several ranks holds of a click log: its own users, and what it knows of the rest.
+"""What one of several workers holds of a click log, and what all workers find out together.
 
-A user belongs to one rank, with all clicks (see `partitions`). Users and clicks keep the numbers
-that they have in the whole log, as one process would read it, so that ranks draw and count as one
+A user belongs to one worker, with all clicks (see `partitions`). Users and clicks keep the numbers
+that they have in the whole log, as one process would read it, so that workers draw and count as one
 process does.
 """
 
@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.ids import Ids
+from unexposed import ranks
+from unexposed.data.ids import Ids, column
+from unexposed.data.over_ranks import before, count
 from unexposed.data.partitions import partitions
-from unexposed.errors import InputError
-from unexposed.ranks import Ranks, together
+from unexposed.errors import InputError, plain
+from unexposed.ranks import Ranks
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from unexposed.data.clicks import Clicks
 
-BLOCK = 1 << 20  # users whose clicks are counted at a time, so that no rank holds a count of all
+BLOCK = 1 << 20  # users whose ids travel at a time, so that no worker holds those of all
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Where the users and clicks of this rank stand in the whole log.
+    """Where the users and clicks of this worker stand in the whole log.
 
     In the whole log, clicks are numbered by user and item: those of own user u are
     first_click[u], first_click[u] + 1, …
@@ -45,15 +49,15 @@ class Share:
 
 
 def owner(user_ids: Ids, size: int) -> NDArray[np.int64]:
-    """The rank of so many that each user belongs to."""
+    """The worker, of so many, that each user belongs to."""
     return partitions(user_ids) % size
 
 
 def cut(clicks: "Clicks", ranks: Ranks) -> "Clicks":
-    """This rank's own part of a log that every rank holds whole: no rank waits for another."""
+    """This worker's own part of a log that every worker holds whole: none waits for another."""
     clicks = clicks.checked()
     if clicks.share is not None:
-        raise InputError("these clicks are divided among ranks already: cut a whole log")
+        raise InputError("these clicks are divided among workers already: cut a whole log")
     users = np.flatnonzero(owner(clicks.user_ids, ranks.size) == ranks.rank)
     place = np.full(clicks.n_users, -1, dtype=np.int32)  # of an own user among them
     place[users] = np.arange(len(users), dtype=np.int32)
@@ -76,32 +80,64 @@ def cut(clicks: "Clicks", ranks: Ranks) -> "Clicks":
     )
 
 
-def counted(own: "Clicks", users: NDArray[np.int64], n_users: int, ranks: Ranks) -> "Clicks":
-    """Clicks of own users with their share of the whole log, counted by all ranks together.
+# Reading
+
+
+def check_divisible(part: str, ids: "pl.Series", name: str) -> None:
+    """Refuse ids that workers cannot divide among them."""
+    import polars as pl
+
+    if ids.dtype == pl.Object:
+        raise InputError(
+            f"column {plain(name)!r} of {part} holds other ids than 64-bit integers or texts, "
+            "which several workers cannot divide: write them as texts"
+        )
+
+
+def are_own(user_ids: "pl.Series", workers: Ranks) -> "pl.Series":
+    """Which rows of a part of a log are those of this worker's users."""
+    import polars as pl
+
+    every = user_ids.unique()
+    plain_ids = every.cast(pl.String) if every.dtype == pl.Categorical else every
+    values = plain_ids.to_numpy() if every.dtype == pl.Int64 else np.array(plain_ids, dtype=object)
+    own = owner(Ids(values), workers.size) == workers.rank
+    return user_ids.is_in(every.filter(pl.Series(own)).implode())
+
+
+def places_among_all(own: Ids, workers: Ranks) -> tuple[NDArray[np.int64], int]:
+    """The index of each own id among the ids of all workers, and how many there are.
+
+    Own ids ascend, and no other worker has any of them. An id's index is its place among the own
+    ones, plus how many smaller ids the others have: these pass by in blocks.
+    """
+    sizes = workers.every(len(own))
+    between = np.zeros(len(own) + 1, dtype=np.int64)  # ids of others between two own ones
+    for start in range(0, max(sizes), BLOCK):
+        for worker, ids in enumerate(workers.every(own.values[start : start + BLOCK])):
+            if worker != workers.rank and len(own) and len(ids):
+                gaps = column(own.values).search_sorted(column(ids)).to_numpy()
+                np.add.at(between, gaps, 1)
+    return np.arange(len(own)) + np.cumsum(between)[:-1], sum(sizes)
+
+
+def counted(own: "Clicks", users: NDArray[np.int64], n_users: int) -> "Clicks":
+    """Clicks of own users with their share of the whole log, counted by all workers together.
 
     `users` are the indices of the own users among all n_users of the whole log, ascending.
     """
-    items = np.bincount(own.items, minlength=own.n_items)
-    item_counts = ranks.sum(items)
-    first_click = np.empty(len(users), dtype=np.int64)
-    before = 0  # clicks of the users before the block
-    own_counts = np.bincount(own.users, minlength=len(users))
-    for start in range(0, n_users, BLOCK):
-        here = slice(*np.searchsorted(users, [start, start + BLOCK]))
-        block = np.zeros(min(BLOCK, n_users - start), dtype=np.int64)
-        block[users[here] - start] = own_counts[here]
-        block = ranks.sum(block)
-        first_click[here] = before + (np.cumsum(block) - block)[users[here] - start]
-        before += int(block.sum())
-    return replace(own, share=Share(n_users, before, users, first_click, item_counts))
+    first_click = before(np.bincount(own.users, minlength=len(users)), users, n_users)
+    item_counts = ranks.summed(np.bincount(own.items, minlength=own.n_items))
+    share = Share(n_users, count(len(own)), users, first_click, item_counts)
+    return replace(own, share=share)
 
 
 def counted_again(own: "Clicks", share: Share) -> "Clicks":
-    """Other clicks of the users of a share, counted by all ranks together."""
-    with together() as ranks:
-        if ranks is None:
+    """Other clicks of the users of a share, counted by all workers together."""
+    with ranks.together() as workers:
+        if workers is None:
             raise InputError(
-                "clicks that ranks have divided are chosen by all of them at once: do it on every "
-                "rank, in their process group"
+                "clicks that workers have divided are chosen by all of them at once: do it on "
+                "every worker, in their process group"
             )
-        return counted(own, share.users, share.n_users, ranks)
+        return counted(own, share.users, share.n_users)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unexposed.data.clicks import Judgements
-from unexposed.data.read import check_title, read_judged, read_titles
+from unexposed.data.judged import check_title, read_judged, read_titles
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import Protocol, choice, protocol
 from unexposed.files.whole import write_whole

@@ -14,7 +14,7 @@ import polars as pl
 
 from unexposed.data.clicks import Indices
 from unexposed.data.ids import Ids
-from unexposed.data.read import read_titles
+from unexposed.data.judged import read_titles
 from unexposed.errors import InputError, plain
 from unexposed.files.archive import ARRAYS
 from unexposed.methods import load

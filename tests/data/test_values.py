@@ -7,7 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from unexposed.data.moments import NotATimeError, in_seconds, moments, spoken
+from unexposed.data.text import series_of
+from unexposed.data.values import NotATimeError, days_between, times_of, to_seconds, unit_of
 
 SECONDS = [1_706_698_800, 1_706_702_401]  # 2024-01-31 11:00:00 and 12:00:01 UTC
 NAIVE = [dt.datetime(2024, 1, 31, 11), dt.datetime(2024, 1, 31, 12, 0, 1)]
@@ -15,9 +16,14 @@ EAST = dt.timezone(dt.timedelta(hours=5, minutes=30))
 
 
 def seconds(column: object) -> tuple[list[int], str]:
-    column = column if isinstance(column, list) else pl.Series(column)
-    found, kind = in_seconds([moments(column, np.ones(len(column), dtype=bool))])
-    return found.tolist(), kind
+    return seconds_of_parts(column)
+
+
+def seconds_of_parts(*columns: object) -> tuple[list[int], str]:
+    parts = [series_of(part) if isinstance(part, list) else pl.Series(part) for part in columns]
+    found = [times_of(part, np.ones(len(part), dtype=bool)) for part in parts]
+    unit = unit_of([part.span() for part in found])
+    return to_seconds(np.concatenate([part.values for part in found]), unit).tolist(), unit
 
 
 @pytest.mark.parametrize(
@@ -66,15 +72,12 @@ def test_numbers_that_are_no_days_stay_seconds():
 
 
 def test_the_largest_number_of_all_parts_tells_the_unit():
-    both = [moments(pl.Series([n * 1000]), np.ones(1, dtype=bool)) for n in (5, *SECONDS)]
-    found, kind = in_seconds(both)
-    assert (found.tolist(), kind) == ([5, *SECONDS], "milliseconds")
+    assert seconds_of_parts(*([n * 1000] for n in (5, *SECONDS))) == ([5, *SECONDS], "milliseconds")
 
 
 def test_numbers_and_dates_do_not_mix():
-    parts = [moments(pl.Series(part), np.ones(2, dtype=bool)) for part in (SECONDS, NAIVE)]
     with pytest.raises(ValueError, match="numbers in some parts and dates in others"):
-        in_seconds(parts)
+        seconds_of_parts(SECONDS, NAIVE)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +96,11 @@ def test_numbers_and_dates_do_not_mix():
     ids=str,
 )
 def test_the_first_row_that_holds_no_time_is_named_unless_nobody_needs_it(column):
+    column = series_of(column) if isinstance(column, list) else column
     with pytest.raises(NotATimeError) as caught:
-        moments(column, np.ones(2, dtype=bool))
+        times_of(column, np.ones(2, dtype=bool))
     assert caught.value.row == 1
-    assert len(moments(column, np.array([True, False])).values) == 1
+    assert len(times_of(column, np.array([True, False])).values) == 1
 
 
 def test_times_before_1970_are_rounded_down_like_others():
@@ -105,5 +109,5 @@ def test_times_before_1970_are_rounded_down_like_others():
 
 
 def test_a_span_of_times_is_spoken_by_its_days():
-    assert spoken(np.array(SECONDS)) == "2024-01-31"
-    assert spoken(np.array([0, SECONDS[0]])) == "1970-01-01 … 2024-01-31"
+    assert days_between(np.array(SECONDS)) == "2024-01-31"
+    assert days_between(np.array([0, SECONDS[0]])) == "1970-01-01 … 2024-01-31"
