@@ -18,8 +18,10 @@ from rich.table import Table
 
 from unexposed import make
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Judgements
+from unexposed.data.split import Split
 from unexposed.evaluation import protocols as evaluation
 from unexposed.methods import METHODS
 from unexposed.model.model import Model

@@ -21,8 +21,9 @@ from rich.table import Table
 
 from unexposed import make
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Judgements
 from unexposed.evaluation import protocols as evaluation
 from unexposed.model.model import Model
 

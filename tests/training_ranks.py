@@ -21,8 +21,8 @@ from small import clicks_of, make_with
 from unexposed import ranks
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Traffic
 from unexposed.data.share import cut
-from unexposed.data.shown import Traffic
 from unexposed.engine import build
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError

@@ -25,8 +25,8 @@ from scipy.stats import kendalltau, rankdata
 from unexposed.cards import number, signed
 from unexposed.data import datasets
 from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Impressions
 from unexposed.data.log import read_log
-from unexposed.data.shown import Impressions
 from unexposed.data.worlds.simulate import World
 from unexposed.evaluation.truth import by_truth
 from unexposed.methods import make

@@ -17,16 +17,16 @@ _ROOMS = {  # a module, and the public names in it
     "api.evaluate": "Evaluation evaluate",
     "api.report": "Page report",
     "api.tune": "Study tune",
-    "data.clicks": "Clicks Judgements Split",
+    "data.clicks": "Clicks",
     "data.datasets": "DATASETS",
     "data.features": "Features with_items",
     "data.judged": "read_judged read_pairs read_traffic",
+    "data.labelled": "Impressions Judgements Traffic",
     "data.log": "read_log",
     "data.ratings": "Ratings",
     "data.read_features": "read_features",
-    "data.shown": "Impressions Traffic",
     "data.worlds.simulate": "world",
-    "data.split": "split",
+    "data.split": "Split split",
     "errors": "InputError Interrupted LogWarning",
     "evaluation.compare": "Comparison",
     "evaluation.describe": "describe",
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from unexposed.api.evaluate import Evaluation, evaluate
     from unexposed.api.report import Page, report
     from unexposed.api.tune import Study, tune
-    from unexposed.data.clicks import Clicks, Judgements, Split
+    from unexposed.data.clicks import Clicks
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, with_items
     from unexposed.data.judged import read_judged, read_pairs, read_traffic
+    from unexposed.data.labelled import Impressions, Judgements, Traffic
     from unexposed.data.log import read_log
     from unexposed.data.ratings import Ratings
     from unexposed.data.read_features import read_features
-    from unexposed.data.shown import Impressions, Traffic
-    from unexposed.data.split import split
+    from unexposed.data.split import Split, split
     from unexposed.data.worlds.simulate import world
     from unexposed.errors import InputError, Interrupted, LogWarning
     from unexposed.evaluation.compare import Comparison

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unexposed.data import log
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
 from unexposed.data.split import split
 from unexposed.methods import load, make
 

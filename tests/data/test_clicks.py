@@ -3,10 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.ratings import Ratings
-from unexposed.data.shown import Impressions
+from unexposed.data.split import Split
 from unexposed.errors import InputError
 
 USERS, ITEMS = Ids.of(["a", "b", "c"]), Ids.of([10, 20])
@@ -164,7 +165,7 @@ def test_parts_of_ratings_keep_what_was_shown_of_their_own_pairs():
 
 def test_ratings_refuse_times_and_impressions_of_other_pairs():
     ratings = shown_ratings()
-    with pytest.raises(InputError, match="a time for each pair"):
+    with pytest.raises(InputError, match="a time or none, for each pair"):
         replace(ratings, times=ratings.times[:-1])
     with pytest.raises(InputError, match="the impressions of the same pairs"):
         replace(ratings, shown=ratings.shown.pick(np.arange(10)))

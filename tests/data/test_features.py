@@ -13,9 +13,9 @@ from small import clicks_of
 from unexposed.data.encoding import MOST_VALUES, Categories, Encoding
 from unexposed.data.features import Features, with_items
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Impressions
 from unexposed.data.log import read_log
 from unexposed.data.read_features import read_features
-from unexposed.data.shown import Impressions
 from unexposed.errors import InputError
 
 LOG = read_log({"user": [1, 1, 2, 3], "item": ["a", "b", "a", "c"]})

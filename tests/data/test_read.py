@@ -21,9 +21,10 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.judged import read_ids, read_judged
+from unexposed.data.labelled import Judgements
 from unexposed.data.log import read_log
 from unexposed.errors import InputError
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.simulate import World, world
 from unexposed.data.worlds.write import write_world

@@ -37,7 +37,7 @@ def test_rows_of_one_pair_are_added_up():
     [
         ({"shown": np.array([1, 1, 0], np.int32)}, "at least once"),
         ({"clicked": np.array([2, 0, 0], np.int32)}, "more often than shown"),
-        ({"clicked": np.array([0, 0], np.int32)}, "of each pair"),
+        ({"clicked": np.array([0, 0], np.int32)}, "for each pair"),
         ({"propensity": np.array([0.1, 0, 1], np.float32)}, r"in \(0, 1\]"),
         ({"items": np.array([1, 4, 3], np.int32)}, "item index outside"),
     ],

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Clicks, pair_keys
+from unexposed.data.clicks import Clicks
 from unexposed.data.datasets import DATASETS, RatingData
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
+from unexposed.data.pairs import pair_keys
 from unexposed.data.worlds.semi_synthetic import converged, trim
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, split_ratings

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unexposed as ux
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
-from unexposed.data.split import SPLITS
+from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.split import SPLITS, Split
 from unexposed.errors import InputError
 
 DAY = 86_400

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import chi2
 
-from unexposed.data.clicks import Clicks, Split
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.split import Split
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.simulate import Factors, World, world
 from unexposed.errors import InputError

@@ -5,8 +5,7 @@ import pytest
 
 from known_scores import model_of
 from small import clicks_of
-from unexposed.data.clicks import Judgements
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.evaluation import beside
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from known_scores import model_of
-from unexposed.data.clicks import Judgements
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.evaluation.describe import by_exposure, describe
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Judgements, Split
 from unexposed.data.judged import read_traffic
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.split import Split
 from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import compare, refuse_shared, split_clicks

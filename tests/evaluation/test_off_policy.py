@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from known_scores import model_of
-from unexposed.data.clicks import Judgements
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.errors import InputError
 from unexposed.evaluation import off_policy
 from unexposed.evaluation.describe import describe

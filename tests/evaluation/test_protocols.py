@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Judgements
 from unexposed.errors import InputError
 from unexposed.evaluation import protocols as evaluation
 from unexposed.evaluation.describe import describe

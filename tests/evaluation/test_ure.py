@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from known_scores import model_of
-from unexposed.data.clicks import Judgements
+from unexposed.data.labelled import Judgements
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
 

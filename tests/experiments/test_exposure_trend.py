@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Split
+from unexposed.data.split import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments.kinds.exposure_trend import ceiling, trend

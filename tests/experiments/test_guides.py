@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import pair_keys
+from unexposed.data.pairs import pair_keys
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Traffic
 
 N_USERS, N_ITEMS = 80, 30
 IDS = {"user_ids": Ids.range(N_USERS), "item_ids": Ids.range(N_ITEMS)}

@@ -10,7 +10,7 @@ from shown_log import IDS, N_ITEMS, N_USERS, shown_log
 
 from small import EXPOSED, assert_same_parameters, quick
 from unexposed.data.clicks import Clicks
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
 from unexposed.errors import InputError
 from unexposed.maths.losses import LOSSES
 from unexposed.methods.composed import ComposedMethod

@@ -9,7 +9,7 @@ from shown_log import IDS, N_USERS, shown_log
 from small import COMPOSED, TRAINED, assert_same_parameters, make_with, quick
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Traffic
 from unexposed.errors import InputError
 from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.pair_data import count_weights

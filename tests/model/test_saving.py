@@ -14,8 +14,9 @@ import pytest
 
 from ctrl_c import interrupted
 from forging import forge
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, Texts
+from unexposed.data.labelled import Judgements
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
 from unexposed.files import archive, arrays, whole

@@ -8,7 +8,7 @@ import pytest
 from small import COMPOSED, METHODS, UPDATING, clicks_of, make_with
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
 from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import load

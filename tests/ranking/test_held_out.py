@@ -8,8 +8,7 @@ import pytest
 
 from small import clicks_of
 from unexposed import ranks
-from unexposed.data.clicks import Judgements
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
 from unexposed.methods import make

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.errors import InputError
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import tie_break

@@ -8,7 +8,7 @@ import torch
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Traffic
+from unexposed.data.labelled import Traffic
 from unexposed.maths.losses import LOSSES
 from unexposed.sampling.marking import Marking
 from unexposed.sampling.marks import PairTable

@@ -17,10 +17,10 @@ from unexposed.api.inputs import (
     as_protocol,
 )
 from unexposed.cards import Card, HasCard
-from unexposed.data.clicks import Indices, Judgements
-from unexposed.data.frames import Library, as_frame
 from unexposed.data.ids import column
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.pairs import Indices
+from unexposed.data.write import Library, as_frame
 from unexposed.evaluation import protocols
 from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe

@@ -10,13 +10,15 @@ import numpy as np
 
 from unexposed import settings as checks
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks, HasIds, Judgements, Split, same_ids
+from unexposed.data.clicks import Clicks
 from unexposed.data.datasets import Dataset
 from unexposed.data.ids import match
 from unexposed.data.judged import read_judged, read_pairs
+from unexposed.data.labelled import Impressions, Judgements, Traffic
 from unexposed.data.log import read_log
+from unexposed.data.pairs import HasIds, same_ids
 from unexposed.data.ratings import Ratings
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.split import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.compare import Splits, parse_methods, split_clicks
 from unexposed.evaluation.protocols import Protocol, split_ratings

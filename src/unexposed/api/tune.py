@@ -12,7 +12,7 @@ from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.api.inputs import Columns, as_clicks, as_methods
 from unexposed.cards import Card, Curve, HasCard, text
-from unexposed.data.frames import Library, as_frame
+from unexposed.data.write import Library, as_frame
 from unexposed.errors import InputError, as_path
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT

@@ -17,8 +17,7 @@ from unexposed.cli.talking import leads, print_json, say
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
-    from unexposed.data.clicks import Judgements
-    from unexposed.data.shown import Impressions
+    from unexposed.data.labelled import Impressions, Judgements
     from unexposed.evaluation.protocols import Protocol
     from unexposed.model.model import Model
 

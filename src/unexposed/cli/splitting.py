@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from unexposed.cli.talking import say
 
 if TYPE_CHECKING:
-    from unexposed.data.clicks import Clicks, Judgements
+    from unexposed.data.clicks import Clicks
+    from unexposed.data.labelled import Judgements
     from unexposed.evaluation.protocols import Protocol
 
 

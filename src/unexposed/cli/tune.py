@@ -14,8 +14,8 @@ from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
+    from unexposed.data.labelled import Impressions
     from unexposed.data.ratings import Ratings
-    from unexposed.data.shown import Impressions
     from unexposed.experiments.studies import Plan
     from unexposed.training.side import Side
 

@@ -1,40 +1,20 @@
-"""Clicks and judgements: pairs of users and items, and their split."""
+"""Clicks: the pairs of users and items that a log says were clicked."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed.cards import Card, Curve, Shown
-from unexposed.data import glance
-from unexposed.data.frames import Library, as_frame
-from unexposed.data.ids import Ids as Ids
-from unexposed.data.ids import column
-from unexposed.data.labelled import LabelledPairs
-from unexposed.data.pairs import Indices as Indices
-from unexposed.data.pairs import among, check_inside, check_pairs, pairs_of
-from unexposed.data.pairs import pair_keys as pair_keys
+from unexposed.cards import Card, Curve
+from unexposed.data.ids import Ids, column
+from unexposed.data.labelled import Impressions
+from unexposed.data.pairs import Indices, Pairs, pairs_of, row_keys, same_ids
 from unexposed.data.share import Share, counted_again
-from unexposed.data.shown import Impressions
+from unexposed.data.write import Library, as_frame
 from unexposed.errors import InputError, plain
-
-
-class HasIds(Protocol):
-    """Anything that knows users and items by raw id: clicks, judgements, a fitted model."""
-
-    @property
-    def user_ids(self) -> Ids: ...
-
-    @property
-    def item_ids(self) -> Ids: ...
-
-
-def same_ids(one: HasIds, other: HasIds) -> bool:
-    """Whether both know the same users and items, in the same order."""
-    return one.user_ids == other.user_ids and one.item_ids == other.item_ids
 
 
 def drawn(n: int, *, fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -73,8 +53,8 @@ class Read:
         return "; ".join((*said, *self.notes, *self.doubts))
 
 
-@dataclass(frozen=True, eq=False)
-class Clicks(Shown):
+@dataclass(frozen=True, eq=False, repr=False)
+class Clicks(Pairs):
     """The clicked pairs, each once, ordered by user and item, with the number of its clicks.
 
     Any other pair is unknown, never shown, or shown and not liked, unless the log also has
@@ -83,6 +63,7 @@ class Clicks(Shown):
     they stand in the whole log; items, and `item_counts`, are those of the whole log.
     """
 
+    noun = "click"
     users: Indices
     items: Indices
     counts: Indices
@@ -94,12 +75,10 @@ class Clicks(Shown):
     share: Share | None = None  # of several workers; None: the whole log
 
     def __post_init__(self) -> None:
-        check_pairs(self.users, self.items, self.user_ids, self.item_ids, what="clicks")
-        if self.times is not None and self.times.shape != self.users.shape:
-            raise InputError("clicks need a time for each pair, or none")
+        self.check("a count of at least 1, and a time or none,")
         if self.shown is not None and not same_ids(self.shown, self):
             raise InputError("impressions must know the same users and items as the clicks")
-        if self.counts.shape != self.users.shape or (len(self.counts) and self.counts.min() < 1):
+        if len(self) and self.counts.min() < 1:
             raise InputError("clicks need a count of at least 1 for each pair")
         if self.share is not None:
             self.share.check(self.n_users, self.n_items)
@@ -117,10 +96,7 @@ class Clicks(Shown):
         read: Read | None = None,
     ) -> "Clicks":
         """Clicks from pairs of indices in any order; repeated pairs are merged and counted."""
-        n_items = max(len(item_ids), 1)
-        users, items = np.asarray(users), np.asarray(items)
-        check_inside(users, items, user_ids, item_ids, what="clicks")
-        keys, last = pair_keys(users, items, n_items), None
+        keys, last = row_keys(users, items, user_ids, item_ids, what="clicks"), None
         if counts is None and times is None:
             keys, merged = np.unique(keys, return_counts=True)
         else:
@@ -131,7 +107,7 @@ class Clicks(Shown):
         if times is not None:
             last = np.full(len(keys), np.iinfo(np.int64).min)
             np.maximum.at(last, place, np.asarray(times, dtype=np.int64))
-        pairs, ids = pairs_of(keys, n_items), (user_ids, item_ids)
+        pairs, ids = pairs_of(keys, len(item_ids)), (user_ids, item_ids)
         return Clicks(*pairs, merged.astype(np.int32), *ids, last, shown, read)
 
     @staticmethod
@@ -178,12 +154,6 @@ class Clicks(Shown):
             raise InputError("clicks must begin for each user where user_start says")
         return clicks
 
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def __repr__(self) -> str:
-        return glance.line(self, "click")
-
     def card(self) -> Card:
         """Sizes, the clicks of each item, and the first rows."""
         log = self.checked()
@@ -198,7 +168,7 @@ class Clicks(Shown):
         if log.read is not None:
             facts["read"] = log.read
         curve = Curve("clicks of each item, the most clicked first", counts.tolist())
-        return glance.card(log, "click", columns, facts=facts, curves=[curve])
+        return log.card_of(columns, facts, [curve])
 
     def frame(self, library: Library = "polars") -> Any:
         """The clicks as a frame of raw ids: user, item, clicks, and time if it is known."""
@@ -213,14 +183,6 @@ class Clicks(Shown):
         if log.times is not None:
             columns["time"] = pl.Series(log.times.astype("datetime64[s]").astype("datetime64[ms]"))
         return as_frame(pl.DataFrame(columns), library)
-
-    @property
-    def n_users(self) -> int:
-        return len(self.user_ids)
-
-    @property
-    def n_items(self) -> int:
-        return len(self.item_ids)
 
     @property
     def n_clicks(self) -> int:
@@ -240,7 +202,7 @@ class Clicks(Shown):
     def keys(self) -> NDArray[np.int64]:
         """The pairs as sorted numbers, for membership by binary search."""
         log = self.checked()
-        return pair_keys(log.users, log.items, self.n_items)
+        return log.keys if log is not self else super().keys
 
     @cached_property
     def user_start(self) -> NDArray[np.int64]:
@@ -270,10 +232,6 @@ class Clicks(Shown):
         sums = np.bincount(log.users, values[log.items], minlength=self.n_users)
         return sums.astype(np.float64, copy=False)
 
-    def contain(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each pair was clicked."""
-        return among(self.keys, users, items, self.n_items)
-
     def matrix(self) -> sp.csr_array:
         """A sparse matrix of users × items, 1 for a click."""
         ones, log = np.ones(len(self), dtype=np.float32), self.checked()
@@ -284,11 +242,9 @@ class Clicks(Shown):
 
         Where workers divide the log, each picks among its own clicks, and all of them must.
         """
-        times = None if self.times is None else self.times[chosen]
-        columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "counts")}
-        if self.share is None:
-            return replace(self, **columns, times=times)
-        return counted_again(replace(self, **columns, times=times, share=None), self.share)
+        columns = {name: column[chosen] for name, column in self._columns().items()}
+        own = replace(self, **columns, share=None)
+        return own if self.share is None else counted_again(own, self.share)
 
     def pairs_alone(self) -> "Clicks":
         """The clicks without times and impressions: what a model keeps of its log."""
@@ -328,58 +284,3 @@ def check_clicks(given: object, *, of: str) -> None:
             f"{of} learns from Clicks, got {type(given).__name__}: "
             "read_log makes them from a file or a frame"
         )
-
-
-class Judgements(LabelledPairs):
-    """Pairs whose relevance is known because their exposure was: the test labels."""
-
-    noun = "judgement"
-
-    @staticmethod
-    def from_pairs(
-        users: NDArray[Any],
-        items: NDArray[Any],
-        relevant: NDArray[Any],
-        *,
-        user_ids: Ids,
-        item_ids: Ids,
-    ) -> "Judgements":
-        """Judgements from pairs in any order; a pair judged twice is relevant if it ever was."""
-        n_items = max(len(item_ids), 1)
-        users, items = np.asarray(users), np.asarray(items)
-        check_inside(users, items, user_ids, item_ids, what="judgements")
-        keys = pair_keys(users, items, n_items)
-        keys, place = np.unique(keys, return_inverse=True)
-        ever = np.zeros(len(keys), dtype=bool)
-        np.logical_or.at(ever, place, np.asarray(relevant, dtype=bool))
-        return Judgements(*pairs_of(keys, n_items), ever, user_ids, item_ids)
-
-    @staticmethod
-    def from_clicks(clicks: Clicks) -> "Judgements":
-        """Later clicks as judgements: every pair relevant, and none known to be irrelevant.
-
-        Only a protocol that ranks the catalogue can use them.
-        """
-        log, every = clicks.checked(), np.ones(len(clicks), dtype=bool)
-        return Judgements(log.users, log.items, every, clicks.user_ids, clicks.item_ids)
-
-
-@dataclass(frozen=True, eq=False)
-class Split(Shown):
-    """Clicks to train on, clicks that choose epoch and settings, and judgements for the test."""
-
-    train: Clicks
-    held_out: Clicks
-    judged: Judgements
-
-    def __post_init__(self) -> None:
-        for part in (self.held_out, self.judged):
-            if not same_ids(part, self.train):
-                raise InputError("the parts of a split must know the same users and items")
-        if self.train.contain(self.held_out.users, self.held_out.items).any():
-            raise InputError("held-out clicks must not be among the training clicks")
-
-    def card(self) -> Card:
-        """A line on each part."""
-        parts = {name: getattr(self, name) for name in ("train", "held_out", "judged")}
-        return Card("Split", {name: repr(part) for name, part in parts.items()})

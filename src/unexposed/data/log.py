@@ -24,9 +24,9 @@ from unexposed.data.clicks import Clicks, Read
 from unexposed.data.columns import Columns, Table
 from unexposed.data.encode import as_texts, id_column, indexed, join_ids, kind_of
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Impressions
 from unexposed.data.pairs import Indices
 from unexposed.data.plan import Plan, other_events, plan_of, tally
-from unexposed.data.shown import Impressions
 from unexposed.data.sources import in_files, opened
 from unexposed.data.values import (
     MUST,
@@ -163,6 +163,7 @@ def _of_table(
     items = items[len(items) - len(users) :]
     rows = pl.concat([rows.drop("user", "item") for _, rows in parts], how="diagonal")
     parts.clear()
+    values = {name: rows.drop_in_place(name).to_numpy() for name in rows.columns}  # freed in turn
     places = None if workers is None else share.places_among_all(user_ids, workers)
     n_users = len(user_ids) if places is None else places[1]
     unit, read = _summary(table.name, found, plan)
@@ -172,7 +173,7 @@ def _of_table(
         cure = "lower threshold= (--threshold)" if "rating" in plan.columns else "give other rows"
         raise InputError(f"{table.name}: {plan.rule}, and none is; {cure}")
     clicks = _clicks_of(
-        rows,
+        values,
         *(users, items, user_ids, item_ids),
         unit=unit,
         has_shown=found.shown > 0,
@@ -294,7 +295,7 @@ def _check_universe(name: str, n_users: int, n_items: int) -> None:
 
 
 def _clicks_of(
-    rows: pl.DataFrame,
+    values: dict[str, NDArray[Any]],
     users: Indices,
     items: Indices,
     user_ids: Ids,
@@ -305,22 +306,22 @@ def _clicks_of(
     by_event: bool,
 ) -> Clicks:
     """The clicks of rows whose times are in this unit, and impressions where the log has them."""
-    columns = {name: rows[name].to_numpy() for name in rows.columns}
-    clicked = columns["clicked"]
+    clicked = values["clicked"]
     every = bool(clicked.all())
-    times = None if unit is None else to_seconds(columns["time"][clicked], unit)
+    times = values.pop("time")[clicked] if "time" in values else None
+    times = None if times is None or unit is None else to_seconds(times, unit)
     clicks = Clicks.from_pairs(
         users if every else users[clicked],
         items if every else items[clicked],
-        counts=columns["count"][clicked] if "count" in columns else None,
+        counts=values["count"][clicked] if "count" in values else None,
         times=times,
         user_ids=user_ids,
         item_ids=item_ids,
     )
-    if not has_shown and "propensity" not in columns:
+    if not has_shown and "propensity" not in values:
         return clicks
-    kept = clicked | columns["shown"]
-    n = columns["count"][kept] if "count" in columns else np.ones(kept.sum(), dtype=np.int64)
+    kept = clicked | values["shown"]
+    n = values["count"][kept] if "count" in values else np.ones(kept.sum(), dtype=np.int64)
     shown = Impressions.from_pairs(
         users[kept],
         items[kept],
@@ -328,7 +329,7 @@ def _clicks_of(
         item_ids=item_ids,
         shown=n,
         clicked=np.where(clicked[kept], n, 0),
-        propensity=columns["propensity"][kept] if "propensity" in columns else None,
+        propensity=values["propensity"][kept] if "propensity" in values else None,
     )
     if by_event:
         # the row of a click stands beside the row of its impression: the larger number counts

@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.cards import Card, Shown
-from unexposed.data import glance
-from unexposed.data.clicks import Clicks, Judgements, drawn
+from unexposed.cards import Card
+from unexposed.data.clicks import Clicks, drawn
 from unexposed.data.ids import Ids
-from unexposed.data.pairs import Indices
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.pairs import Indices, Pairs
 from unexposed.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
-class Ratings(Shown):
+@dataclass(frozen=True, eq=False, repr=False)
+class Ratings(Pairs):
     """Ratings of distinct pairs, before a threshold makes clicks of them.
 
     Values are stars, or else have a `threshold` of their own, which comes before any other. Where
     each row of the log was a showing, `shown` holds the impressions of the same pairs.
     """
 
+    noun = "rating"
     users: Indices
     items: Indices
     values: NDArray[np.float32]
@@ -33,29 +33,20 @@ class Ratings(Shown):
     shown: Impressions | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.users) == len(self.items) == len(self.values):
-            raise InputError("ratings need one user, item and value each")
+        self.check("a value, and a time or none,")
         if not np.isfinite(self.values).all():
             raise InputError("ratings must be finite numbers")
-        if self.times is not None and self.times.shape != self.users.shape:
-            raise InputError("ratings need a time for each pair, or none")
         if self.shown is not None and not (
             np.array_equal(self.shown.users, self.users)
             and np.array_equal(self.shown.items, self.items)
         ):
             raise InputError("ratings need the impressions of the same pairs, or none")
 
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def __repr__(self) -> str:
-        return glance.line(self, "rating")
-
     def card(self) -> Card:
         """Sizes, the range of the ratings, and the first rows."""
         facts = {"from": self.values.min(), "to": self.values.max()} if len(self) else {}
         facts = {name: f"{value:g}" for name, value in facts.items()}
-        return glance.card(self, "rating", {"rating": self.values}, facts=facts)
+        return self.card_of({"rating": self.values}, facts)
 
     def liked(self, *, threshold: float) -> NDArray[np.bool_]:
         """Whether each pair is rated at least the threshold, or the ratings' own."""
@@ -98,10 +89,9 @@ class Ratings(Shown):
 
     def pick(self, chosen: NDArray[Any]) -> "Ratings":
         """The ratings at these positions (a mask, or ascending indices)."""
-        times = None if self.times is None else self.times[chosen]
         shown = None if self.shown is None else self.shown.pick(chosen)
-        columns = {n: getattr(self, n)[chosen] for n in ("users", "items", "values")}
-        return replace(self, **columns, times=times, shown=shown)
+        columns = {name: column[chosen] for name, column in self._columns().items()}
+        return replace(self, **columns, shown=shown)
 
     def hold_out(self, *, fraction: float, seed: int) -> tuple["Ratings", "Ratings"]:
         """The ratings without, and only, a random fraction of them (rounded down)."""

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import HasIds, Indices
 from unexposed.data.columns import Table, recognised
 from unexposed.data.encode import encode
 from unexposed.data.encoding import SEPARATOR, Categories, Coding, Encoding, Held, Number
 from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids, match
+from unexposed.data.pairs import HasIds, Indices
 from unexposed.data.sources import opened
 from unexposed.errors import InputError, did_you_mean, plain
 

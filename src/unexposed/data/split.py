@@ -1,17 +1,41 @@
 """Split clicks into a part to train on and a part held out: at random, or by time."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements
+from unexposed.data.pairs import same_ids
 from unexposed.errors import InputError, did_you_mean
 
 Chosen = NDArray[np.bool_]  # which clicks are held out
 Rule = Callable[[Clicks, str, int], Chosen]  # clicks, the text after the colon, seed
+
+
+@dataclass(frozen=True, eq=False)
+class Split(HasCard):
+    """Clicks to train on, clicks that choose epoch and settings, and judgements for the test."""
+
+    train: Clicks
+    held_out: Clicks
+    judged: Judgements
+
+    def __post_init__(self) -> None:
+        for part in (self.held_out, self.judged):
+            if not same_ids(part, self.train):
+                raise InputError("the parts of a split must know the same users and items")
+        if self.train.contain(self.held_out.users, self.held_out.items).any():
+            raise InputError("held-out clicks must not be among the training clicks")
+
+    def card(self) -> Card:
+        """A line on each part."""
+        parts = {name: getattr(self, name) for name in ("train", "held_out", "judged")}
+        return Card("Split", {name: repr(part) for name, part in parts.items()})
 
 
 def split(clicks: Clicks, how: str, *, seed: int = 0) -> tuple[Clicks, Clicks]:

@@ -1,24 +1,43 @@
-"""Tables as CSV, TSV or Parquet files, each written whole or not at all."""
+"""Tables as frames of polars or pandas, and as CSV, TSV or Parquet files, each written whole."""
 
 import errno
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 import numpy as np
 
-from unexposed.data.clicks import Clicks, Judgements
 from unexposed.data.ids import column
-from unexposed.data.shown import Traffic
-from unexposed.errors import InputError, plain
+from unexposed.errors import InputError, did_you_mean, plain
 from unexposed.files.whole import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from unexposed.data.clicks import Clicks
+    from unexposed.data.labelled import Judgements, Traffic
+
+Library = Literal["polars", "pandas"]
+
 ENDINGS = (".csv", ".tsv", ".parquet")
+
+
+def as_frame(frame: "pl.DataFrame", library: Library) -> Any:
+    """This polars frame as a frame of the library."""
+    if library == "polars":
+        return frame
+    if library not in get_args(Library):
+        near = did_you_mean(str(library), get_args(Library))
+        raise InputError(f"no frames of {library!r}; {near}")
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        raise InputError("this needs pandas: pip install pandas, or take polars") from None
+    # column by column: polars would need pyarrow for the whole
+    return pandas.DataFrame({name: frame[name].to_numpy() for name in frame.columns})
 
 
 def check_output(path: Path) -> None:
@@ -115,26 +134,15 @@ def spreadsheet_safe(table: "pl.DataFrame") -> "pl.DataFrame":
     return printed(table).with_columns(pl.col(pl.String).str.replace(formula, "'$1"))
 
 
-def click_table(clicks: Clicks) -> "pl.DataFrame":
+def click_table(clicks: "Clicks") -> "pl.DataFrame":
     """user, item: one row for each click."""
-    import polars as pl
-
-    return pl.DataFrame(
-        {
-            "user": column(clicks.user_ids.values[clicks.users]),
-            "item": column(clicks.item_ids.values[clicks.items]),
-        }
-    )
+    return clicks.frame().select("user", "item")
 
 
-def judged_table(judged: Judgements | Traffic) -> "pl.DataFrame":
+def judged_table(judged: "Judgements | Traffic") -> "pl.DataFrame":
     """user, item, relevance (0 or 1)."""
     import polars as pl
 
-    return pl.DataFrame(
-        {
-            "user": column(judged.user_ids.values[judged.users]),
-            "item": column(judged.item_ids.values[judged.items]),
-            "relevance": pl.Series(judged.relevant.astype(np.int8)),
-        }
-    )
+    users, items = judged.user_ids.values[judged.users], judged.item_ids.values[judged.items]
+    relevance = pl.Series("relevance", judged.relevant.astype(np.int8))
+    return pl.DataFrame([column(users).alias("user"), column(items).alias("item"), relevance])

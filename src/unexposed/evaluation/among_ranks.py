@@ -6,7 +6,8 @@ Outside a process group nothing here does anything.
 import numpy as np
 
 from unexposed import ranks
-from unexposed.data.clicks import Indices, Judgements
+from unexposed.data.labelled import Judgements
+from unexposed.data.pairs import Indices
 from unexposed.ranking.metrics import Ranking
 
 

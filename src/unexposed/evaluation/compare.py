@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.cards import Card, Shown, counted
-from unexposed.data.clicks import Clicks, Judgements, Split, pair_keys
-from unexposed.data.frames import Library, as_frame
-from unexposed.data.shown import Traffic
-from unexposed.data.split import split
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements, Traffic
+from unexposed.data.pairs import pair_keys
+from unexposed.data.split import Split, split
+from unexposed.data.write import Library, as_frame
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.protocols import Protocol, evaluate

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Indices, Judgements, same_ids
 from unexposed.data.ids import match
-from unexposed.data.pairs import among, pair_keys
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.pairs import Indices, among, pair_keys, same_ids
 from unexposed.evaluation import among_ranks, beside, off_policy
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.protocols import (

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Indices, same_ids
 from unexposed.data.ids import match
-from unexposed.data.pairs import among, pair_keys
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
+from unexposed.data.pairs import Indices, among, pair_keys, same_ids
 from unexposed.errors import InputError
 from unexposed.model.model import Model
 

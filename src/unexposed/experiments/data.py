@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks, Indices, Judgements, Split
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.pairs import Indices
+from unexposed.data.split import Split
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.semi_synthetic import GENERATORS, trim
 from unexposed.errors import InputError, did_you_mean

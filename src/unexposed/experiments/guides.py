@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices, Judgements, pair_keys
-from unexposed.data.shown import Traffic
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements, Traffic
+from unexposed.data.pairs import Indices, pair_keys
 from unexposed.data.worlds.simulate import World
 from unexposed.errors import InputError, did_you_mean
 from unexposed.sampling.validation import ValidationSet

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unexposed.compiled import noticing
-from unexposed.data.clicks import Clicks, Indices, pair_keys
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices, pair_keys
 from unexposed.engine.cjmf.build import build
 from unexposed.engine.cjmf.reference import item_exposure
 from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables

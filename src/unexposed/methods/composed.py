@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from unexposed import ranks
 from unexposed.compiled import noticing
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.engine.build import build
 from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser

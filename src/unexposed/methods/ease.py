@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from unexposed import memory
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
 from unexposed.maths import algebra, exposure
 from unexposed.model.filters import entries

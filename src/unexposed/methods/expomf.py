@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, logit, xlog1py, xlogy
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.maths import algebra
 from unexposed.maths.relevance import Vectors
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
 from unexposed.maths import exposure, item_level

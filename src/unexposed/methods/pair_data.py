@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices
-from unexposed.data.shown import Impressions
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Impressions
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
 from unexposed.maths import attention
 from unexposed.maths.exposure import Table

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.model.fold_in import NewUsers
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.blocks import Block, in_whole, pair_hash

@@ -10,7 +10,7 @@ import numpy as np
 
 from unexposed import ranks
 from unexposed.data.clicks import Clicks
-from unexposed.data.shown import Traffic
+from unexposed.data.labelled import Traffic
 from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress

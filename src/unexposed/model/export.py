@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import settings
-from unexposed.data.clicks import Indices
 from unexposed.data.ids import column
+from unexposed.data.pairs import Indices
 from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional

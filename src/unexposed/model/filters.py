@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, match
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
 
 Array = NDArray[Any]

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed.cards import Card, Curve, Shown
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
 from unexposed.data.encoding import Encoding
 from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids
+from unexposed.data.pairs import Indices
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError, as_path
 from unexposed.model import fold_in, lists, partitions, recommend, save, update

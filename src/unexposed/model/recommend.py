@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from unexposed import progress as show
-from unexposed.data.clicks import Indices
 from unexposed.data.ids import Ids, column
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, plain
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
 from unexposed.ranking import top

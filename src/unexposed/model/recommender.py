@@ -13,7 +13,8 @@ from unexposed import progress as show
 from unexposed import ranks
 from unexposed import settings as checks
 from unexposed.cards import Card, Shown
-from unexposed.data.clicks import Clicks, Indices, check_clicks
+from unexposed.data.clicks import Clicks, check_clicks
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, Interrupted
 from unexposed.maths.relevance import Vectors
 from unexposed.model.fold_in import NewUsers

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unexposed.data.clicks import Clicks, Judgements
-from unexposed.data.shown import Traffic
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements, Traffic
 from unexposed.errors import InputError
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores

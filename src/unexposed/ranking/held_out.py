@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data import over_ranks
-from unexposed.data.clicks import Clicks, Judgements
-from unexposed.data.shown import Impressions
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores, in_whole, pair_hash

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Judgements
-from unexposed.data.shown import Impressions
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.errors import InputError
 from unexposed.ranking import metrics, top
 from unexposed.ranking.blocks import Scores, blocks, in_whole, pairs_from_rows, tie_break

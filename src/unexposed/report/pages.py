@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from unexposed.data.clicks import Judgements
 from unexposed.data.judged import check_title, read_judged, read_titles
+from unexposed.data.labelled import Judgements
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import Protocol, choice, protocol
 from unexposed.files.whole import write_whole

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import settings
-from unexposed.data.clicks import Clicks, Judgements
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements
 from unexposed.evaluation.beside import each_of_document, headline
 from unexposed.evaluation.describe import describe
 from unexposed.evaluation.protocols import DEFAULT, PROTOCOLS, Protocol

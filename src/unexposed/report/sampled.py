@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.model import recommend
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import pairs_from_rows

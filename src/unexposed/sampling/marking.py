@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.data.labelled import Traffic
 from unexposed.data.pairs import Indices
-from unexposed.data.shown import Traffic
 from unexposed.sampling.marks import Marks, PairTable, Reals
 from unexposed.sampling.samples import Samples
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import ranks
-from unexposed.data.clicks import Clicks, Indices
+from unexposed.data.clicks import Clicks
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
 from unexposed.sampling import draw, draw_own
 from unexposed.sampling.chances import EVEN, Chances, chances

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from unexposed import ranks
 from unexposed.data import over_ranks
-from unexposed.data.clicks import Clicks, Indices, Judgements, pair_keys
+from unexposed.data.clicks import Clicks
+from unexposed.data.labelled import Judgements
+from unexposed.data.pairs import Indices, pair_keys
 from unexposed.data.share import Share
 from unexposed.errors import InputError
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from unexposed.data.clicks import Indices
 from unexposed.data.ids import Ids
 from unexposed.data.judged import read_titles
+from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, plain
 from unexposed.files.archive import ARRAYS
 from unexposed.methods import load

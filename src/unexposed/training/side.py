@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Clicks, HasIds, same_ids
+from unexposed.data.clicks import Clicks
 from unexposed.data.encoding import Encoding
 from unexposed.data.features import Features, Role
 from unexposed.data.ids import Ids, match
-from unexposed.data.pairs import among, pair_keys
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Traffic
+from unexposed.data.pairs import HasIds, among, pair_keys, same_ids
 from unexposed.errors import InputError
 from unexposed.sampling.validation import ValidationSet
 

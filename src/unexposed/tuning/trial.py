@@ -9,7 +9,7 @@ import numpy as np
 from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
-from unexposed.data.shown import Impressions
+from unexposed.data.labelled import Impressions
 from unexposed.data.split import split as parted
 from unexposed.errors import InputError
 from unexposed.extras import optional

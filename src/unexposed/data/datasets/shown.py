@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import drawn
 from unexposed.data.datasets.dataset import RatingData
 from unexposed.data.ids import Ids
+from unexposed.data.labelled import Impressions, KnownExposure
 from unexposed.data.ratings import Ratings
-from unexposed.data.shown import Impressions, KnownExposure
 from unexposed.errors import InputError, did_you_mean, plain
 
 if TYPE_CHECKING:

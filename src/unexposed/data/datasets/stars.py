@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unexposed.data.clicks import pair_keys
 from unexposed.data.datasets.dataset import RatingData
 from unexposed.data.ids import Ids
+from unexposed.data.pairs import pair_keys
 from unexposed.data.ratings import Ratings
 from unexposed.errors import InputError
 

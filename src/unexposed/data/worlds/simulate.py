@@ -14,9 +14,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from unexposed.cards import Card, HasCard
-from unexposed.data.clicks import Clicks, Judgements, Split
+from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.shown import Impressions, Traffic
+from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.split import Split
 from unexposed.data.worlds.showings import Block, Lots, Showings, draw_showings
 from unexposed.errors import InputError
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unexposed.data.clicks import HasIds
 from unexposed.data.ids import column
+from unexposed.data.pairs import HasIds
 from unexposed.data.worlds.showings import Showings
 from unexposed.data.worlds.simulate import World
 from unexposed.data.write import click_table, judged_table, write_table

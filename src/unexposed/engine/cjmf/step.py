@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import Indices
+from unexposed.data.pairs import Indices
 from unexposed.sampling.samples import Samples
 
 LEAST, MOST = 0.01, 0.99  # every probability is kept in these bounds

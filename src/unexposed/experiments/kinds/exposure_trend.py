@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.data.clicks import Clicks, Split
+from unexposed.data.clicks import Clicks
+from unexposed.data.split import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
 from unexposed.experiments.task import Task
