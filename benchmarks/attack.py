@@ -84,7 +84,7 @@ def main() -> None:
         struck = prepare_strikes(whole, base, given.kills)
         attacks: list[tuple[str, int, Callable[..., Any], tuple[Any, ...]]] = [
             ("hostile logs", -(-given.logs // LOGS_TOGETHER), logs, ()),
-            ("hostile folders × commands", given.folders, folders, (whole,)),
+            ("damaged models × commands", given.folders, folders, (whole,)),
             ("kills and full disks", given.kills, strikes, (struck,)),
         ]
         together_at_most = 4 * (os.cpu_count() or 1)

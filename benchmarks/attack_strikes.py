@@ -22,6 +22,8 @@ import numpy as np
 from usearch.index import Index
 
 from attack_command import FIT, MOST_SECONDS, PREPARING, End, command, ended, forked, must
+from unexposed.files import PREFIX
+from unexposed.tensors import read_file
 
 TUNE = "tune --methods mf --train world/clicks.csv --set epochs=2 --set dim=4 --out out --trials"
 RUN = "run study/e.toml --out out --seeds"
@@ -109,8 +111,6 @@ def makes_a_name(event: str, args: tuple[Any, ...]) -> bool:
 
 def is_writing(event: str, args: tuple[Any, ...], folder: Path) -> bool:
     """Whether an audit event is a file operation in the folder, other than reading a file."""
-    if event == "ctypes.dlsym":
-        return args[1] == "renameat2"
     if not (event == "open" or event.startswith(("os.", "shutil."))) or not args:
         return False
     if not isinstance(args[0], str | os.PathLike):
@@ -164,13 +164,17 @@ def snapshot(folder: Path) -> dict[str, Any]:
     which threads came to an index."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
+        if any(part.startswith(PREFIX) for part in path.parts):  # removed a day later
+            continue
         if path.is_file():
             content: Any = path.read_bytes()
-            if path.name == "model.json" and not path.parent.name.startswith("."):
-                content = json.loads(content)
+            if path.suffix == ".safetensors" and ".checkpoint" not in path.name:
+                stored = read_file(path)
                 for name in ("seconds", "resumed_at"):
-                    content["facts"].pop(name, None)
-                del content["checksum"]
+                    stored.document["facts"].pop(name, None)
+                del stored.document["sha256"]
+                arrays = {name: array.tobytes() for name, array in stored.arrays.items()}
+                content = [stored.document, arrays]
             elif path.suffix == ".jsonl":  # a last line without its end does not count
                 lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
                 content = [line | {"seconds": 0, "finished": ""} for line in lines]
@@ -197,7 +201,8 @@ def prepare_strikes(whole: Path, base: Path, kills: int) -> dict[str, Struck]:
         shutil.copytree(whole, before)
         must(before, first)
         if name == "fit --resume":
-            shutil.copytree(whole / "other.checkpoint", before / "out.checkpoint")
+            for kept in whole.glob("other.checkpoint*"):
+                shutil.copy(kept, before / kept.name.replace("other", "out"))
         after = base / f"after{number}"
         shutil.copytree(before, after)
         end = strike(after, second, 0, lambda: None)
@@ -255,6 +260,8 @@ def lost(name: str, old: dict[str, Any], new: dict[str, Any], now: dict[str, Any
     if name in FILE_BY_FILE:
         torn = [path for path in ours if states[2][path] not in (states[0][path], states[1][path])]
         return f"{torn[0]} is torn" if torn else None
+    if name.startswith("export") and not any(states[2].values()):
+        return None  # between two renames the old folder lies beside its place
     return None if states[2] in states[:2] else "the output is torn"
 
 

@@ -11,9 +11,8 @@ from unittest import mock
 
 from small import make_with
 from training_ranks import SETTINGS, in_float64, log, sentence
-from unexposed import ranks
+from unexposed import files, ranks, tensors
 from unexposed.data.share import cut
-from unexposed.files import archive, whole
 from unexposed.methods import load
 from unexposed.model.filters import Rules
 from unexposed.model.lists import parts_of, write_lists
@@ -64,7 +63,8 @@ class Killed:
             return function(*given, **named)
 
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(whole, "sync"))  # a kill does not need it
+            for home_ in (files, tensors):  # a kill does not need it
+                stack.enter_context(mock.patch.object(home_, "flush"))
             if rank == self.rank:
                 stack.enter_context(mock.patch.object(home, self.where[1], deadly))
             trained(self.folder)
@@ -80,7 +80,7 @@ class Resumed:
 
     def __call__(self, rank: int) -> dict[str, Any]:
         del rank
-        with mock.patch.object(whole, "sync"), ranks.together():
+        with mock.patch.object(tensors, "flush"), ranks.together():
             model = trained(self.checkpoint)
             model.save(self.place / "model")
             rows = write_lists(parts_of(model), self.place / "lists", 5, RULES)
@@ -99,15 +99,15 @@ class Faults:
 
     def __call__(self, rank: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        write, notes = archive.write_arrays, Notes()
+        write, notes = tensors.write_file, Notes()
 
-        def full(path: Path, arrays: Any) -> str:
-            if path.name.startswith("part-") and rank == 1:
+        def full(path: Path, *given: Any) -> None:
+            if rank == 1:
                 raise OSError(28, "No space left on device")
-            return write(path, arrays)
+            write(path, *given)
 
-        with mock.patch.object(whole, "sync"):
-            with mock.patch.object(archive, "write_arrays", full):
+        with mock.patch.object(tensors, "flush"):
+            with mock.patch.object(tensors, "write_file", full):
                 model = trained(self.place / "unwritten", progress=notes)
                 found["model"] = sentence(lambda: model.save(self.place / "model"))
             found["notes"] = notes.notes
@@ -127,7 +127,7 @@ class Few:
 
     def __call__(self, rank: int) -> int:
         del rank
-        with mock.patch.object(whole, "sync"), ranks.together() as others:
+        with mock.patch.object(tensors, "flush"), ranks.together() as others:
             one = load(self.model)
             clicks = cut(one.clicks, others)
             own = {n: t[clicks.share.users] for n, t in one.parameters.items() if n.startswith("u")}

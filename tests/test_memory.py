@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from command import LOG, ended
-from unexposed import memory
+from unexposed import memory, tensors
 from unexposed.data.log import read_log
 from unexposed.errors import InputError
-from unexposed.files import arrays
 from unexposed.methods import ease, load, make
 
 
@@ -48,6 +47,6 @@ def test_a_model_that_cannot_be_mapped_is_not_called_damaged(here, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(arrays.mmap, "mmap", full)
+    monkeypatch.setattr(tensors.mmap, "mmap", full)
     with pytest.raises(InputError, match="Cannot allocate memory; .* raise `ulimit -v`"):
         load("model")

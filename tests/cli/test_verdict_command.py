@@ -10,7 +10,7 @@ import pytest
 from terminal import shown
 from unexposed.data.log import read_log
 from unexposed.evaluation.protocols import PROTOCOLS
-from unexposed.methods import make, mf
+from unexposed.methods import load, make, mf
 from unexposed.methods.mf import simple_rival
 from unexposed.progress import Silent
 
@@ -90,7 +90,7 @@ def test_evaluate_gives_the_verdict_as_json_and_warns_of_a_loss(shop, done):
 def test_fit_and_evaluate_stand_a_method_beside_mf_on_the_same_clicks(shop, done):
     _, err = done("fit tastes.csv --method umf --set epochs=5 --set dim=6 --out model")
     assert re.search(r"^(warning: )?on held-out clicks umf is .* mf: ", err, flags=re.M)
-    facts = json.loads(Path("model/model.json").read_text())["facts"]["verdict"]
+    facts = load("model").facts["verdict"]
     blind = make("mf", epochs=5, dim=6, refit=False)
     train, held_out = read_log("tastes.csv").hold_out(fraction=0.1, seed=0)
     mf = blind.fit(train, held_out, progress=Silent())

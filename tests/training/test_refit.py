@@ -68,12 +68,12 @@ def test_a_training_killed_during_the_second_resumes_to_the_same_bits(name, halv
     method = make_with(name, QUICK | {"refit": True, "criterion": "plain"})
     whole = method.fit(*halves, progress=Silent())
     assert whole.facts["best_epoch"] >= 2
-    folder = tmp_path / "kept"
+    folder = tmp_path / "kept.safetensors"
     given = {"checkpoint": folder, "checkpoint_every": 0, "resume": True}
     with pytest.raises(Killed):
         method.fit(*halves, **given, progress=Ender(2, Killed))
-    assert checkpoint.second_of(folder).is_dir()
+    assert checkpoint.second_of(folder).exists()
     resumed = method.fit(*halves, **given, progress=Silent())
     assert_same_parameters(whole, resumed)
     resumed.save(tmp_path / "model")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

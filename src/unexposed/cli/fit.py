@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.with_columns
 def fit(
     log: options.Log,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    out: Annotated[Path, typer.Option(help="File for the model: OUT.safetensors.")],
     method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
     traffic: options.TrafficFile = None,
     columns: options.Columns = options.NO_COLUMNS,
@@ -51,7 +51,7 @@ def fit(
     from unexposed.methods import make
     from unexposed.methods.mf import simple_rival
     from unexposed.model.load import unlike
-    from unexposed.model.save import check_ids, check_place
+    from unexposed.model.save import check_ids, check_place, model_path
     from unexposed.training.checkpoint import EVERY, is_kept, place_beside
 
     if "," in method:
@@ -74,7 +74,7 @@ def fit(
     n_users = clicks.n_users if clicks.share is None else clicks.share.n_users
     say(f"{clicks.n_clicks:,} clicks by {n_users:,} users on {clicks.n_items:,} items")
     if resume and not kept:
-        if not ranks.led(out.exists):
+        if not ranks.led(model_path(out).exists):
             say(f"there is no {checkpoint} to resume from: training from the start")
         elif side.given() - {"traffic"}:
             say(f"{out} may be of other features: training from the start")

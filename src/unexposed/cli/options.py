@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
     from unexposed.training.side import Side
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")]
 MethodNames = Annotated[
     str, typer.Option(help="Names, separated by commas: see `unexposed methods`.")
 ]

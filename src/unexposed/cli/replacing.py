@@ -8,7 +8,9 @@ from unexposed.errors import InputError
 
 def check_replaces(out: Path, *, force: bool) -> None:
     """Ask on a terminal whether the model in `out` may be replaced; without one, refuse."""
-    if force or not out.is_dir() or not any(out.iterdir()):
+    from unexposed.model.save import model_path
+
+    if force or not model_path(out).exists():
         return
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         raise InputError(f"{out} holds a model: give --force to replace it, or another --out")

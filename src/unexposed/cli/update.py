@@ -27,7 +27,7 @@ from unexposed.cli.talking import progress, say
 def update(
     folder: ModelFolder,
     log: Log,
-    out: Annotated[Path, typer.Option(help="Folder for the updated model.")],
+    out: Annotated[Path, typer.Option(help="File for the updated model.")],
     epochs: Annotated[
         int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
     ] = None,
@@ -39,12 +39,13 @@ def update(
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
     from unexposed.data.log import read_log
-    from unexposed.model.save import check_place
+    from unexposed.model.save import check_place, model_path
 
     check_place(out)
-    is_same = out.exists() and out.samefile(folder)  # the clicks that it holds stay in it
+    place = model_path(out)
+    is_same = place.exists() and place.samefile(model_path(folder))  # its clicks stay in it
     check_replaces(out, force=force or is_same)
-    model = opening.whole(folder)
+    model = opening.whole(folder, verify=True)  # damage must not go into a new model
     clicks = read_log(log, **columns.given(), any_size=True, say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features, model=model)
     updated, interrupted = kept_model(

@@ -20,7 +20,7 @@ def partitions(ids: Ids) -> NDArray[np.int64]:
     text, or of its JSON where it is not a text.
     """
     if ids.are_integers:
-        return (_mixed(ids.values.astype(np.uint64)) % np.uint64(PARTITIONS)).astype(np.int64)
+        return (mixed(ids.values.astype(np.uint64)) % np.uint64(PARTITIONS)).astype(np.int64)
     texts = (raw if type(raw) is str else json.dumps(to_json(raw)) for raw in ids.values.tolist())
     return np.array([_hashed(text) % PARTITIONS for text in texts], dtype=np.int64)
 
@@ -64,7 +64,8 @@ def _is_integer(raw: object) -> bool:
     return type(raw) is int and -(2**63) <= raw < 2**63
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64."""
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):

@@ -12,7 +12,7 @@ import numpy as np
 
 from unexposed.data.ids import column
 from unexposed.errors import InputError, did_you_mean, plain
-from unexposed.files.whole import write_whole
+from unexposed.files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unexposed.errors import InputError
-from unexposed.files.whole import write_whole
+from unexposed.files import write_whole
 
 Line = dict[str, Any]  # one run: an arm with a seed
 

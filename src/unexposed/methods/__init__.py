@@ -59,17 +59,17 @@ def about(name: str) -> str:
     return text.partition("\n")[0].rstrip(".")
 
 
-def load(folder: str | PathLike[str], *, verify: bool = False) -> Model:
-    """The model that was saved in this folder, mapped: it is read where it is used.
+def load(path: str | PathLike[str], *, verify: bool = False) -> Model:
+    """The saved model, memory-mapped; `shop` is `shop.safetensors`.
 
-    With `verify` all of it is read now, compared with its checksums, and looked through.
+    With `verify` all of it is read now, and compared with its checksums.
     """
-    return load_with(folder, make, verify=verify)
+    return load_with(path, make, verify=verify)
 
 
-def load_partitions(folder: str | PathLike[str]) -> Partitions:
+def load_partitions(path: str | PathLike[str]) -> Partitions:
     """The partitions of a model that was saved by partitions: one model each, mapped.
 
-    For more users than fit into memory; `load` opens the same folder as one model.
+    For more users than fit into memory; `load` opens the same file as one model.
     """
-    return load_partitions_with(folder, make)
+    return load_partitions_with(path, make)

@@ -14,7 +14,7 @@ from unexposed.data.pairs import Indices
 from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
 from unexposed.extras import optional
-from unexposed.files.whole import write_folder
+from unexposed.files import write_folder
 from unexposed.maths.relevance import Vectors
 from unexposed.model.model import Model
 from unexposed.model.recommend import check_k
@@ -60,10 +60,7 @@ def export_model(model: Model, folder: str | Path, *, kind: str, k: int = 10) ->
         about.update(KINDS[kind](model, place, k))
         (place / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
-    try:
-        write_folder(folder, write)
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+    write_folder(folder, write)
     return about
 
 

@@ -14,7 +14,7 @@ from unexposed.data.ids import Ids
 from unexposed.data.partitions import PARTITIONS, owned, partitions_among, rows_by
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError
-from unexposed.files import together
+from unexposed.files import write_folder
 from unexposed.model.filters import Rules
 from unexposed.model.partitions import Partitions
 from unexposed.model.recommend import RawIds, evenly_spaced, recommend
@@ -98,7 +98,6 @@ def write_lists(
 
     check_folder(folder)
     progress = progress or show.Silent()
-    total = 0
 
     def changed(table: "pl.DataFrame") -> "pl.DataFrame":
         if as_text:
@@ -114,16 +113,7 @@ def write_lists(
             progress.count("partitions", done, PARTITIONS)
         return rows
 
-    def rest(place: Path, written: list[int]) -> None:
-        nonlocal total
-        del place
-        total = sum(written)
-
-    try:
-        together.write_folder(folder, own, rest)
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
-    return ranks.led(lambda: total)
+    return sum(write_folder(folder, own, workers=ranks.current()))
 
 
 def write_of(

@@ -1,100 +1,87 @@
-"""Open a saved model: memory-mapped, and checked before use."""
+"""Open a saved model: memory-mapped, and checked once."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unexposed import ranks, settings
+from unexposed import ranks, settings, tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import PARTITIONS, owned
+from unexposed.data.partitions import owned
 from unexposed.data.share import Share
 from unexposed.errors import InputError, as_path
-from unexposed.files import archive
-from unexposed.files.claims import check_facts, is_count
-from unexposed.model.checks import check_shapes, check_values, part, stored_clicks
 from unexposed.model.model import Model
-from unexposed.model.partitions import Partitions
+from unexposed.model.partitions import Partitions, check, stored_clicks
 from unexposed.model.recommender import Recommender
-from unexposed.model.save import MODEL
-from unexposed.training.checkpoint import differences, fingerprint, side_fingerprint
+from unexposed.model.save import MODEL, model_path
+from unexposed.tensors import Tensors, part, refusing
+from unexposed.training.fingerprint import differences, fingerprint, side_fingerprint
 from unexposed.training.side import HELD_OUT_FRACTION, Side
 
 Make = Callable[..., Recommender]  # `methods.make`
-MOST_USERS = 2**31 - 1  # their indices are int32
 USUAL_SPLIT = f"random:{HELD_OUT_FRACTION}"
 
 
-def load(folder: str | PathLike[str], make: Make, *, verify: bool = False) -> Model:
-    """The model saved in this folder, memory-mapped.
-
-    `make` is `methods.make`. With `verify`, all of it is read now and checked.
-    """
-    folder = as_path(folder, "the folder of a saved model")
-    found = archive.read(MODEL, folder)
-    about = found.about
-    if found.parts:
-        return _partitions(found, folder, make).whole(verify=verify)
-    with archive.refusing(MODEL, folder / archive.ARRAYS):
-        clicks = stored_clicks(found.arrays, Ids.unpacked(part(found.arrays, "ids.items.")))
-        parameters = part(found.arrays, "parameters.")
-    with archive.refusing(MODEL, folder / MODEL.about):
-        method = make(about["method"], **about["settings"])
-        model = Model(method, parameters, clicks, check_facts(about["facts"]))
-    with archive.refusing(MODEL, folder / archive.ARRAYS):
-        check_shapes(model)
-
-    def check_all() -> None:
-        found.verify()
-        with archive.refusing(MODEL, folder / archive.ARRAYS):
-            check_values(model)
-
-    if not verify:
-        return replace(model, verify=check_all)
-    check_all()
+def load(name: str | PathLike[str], make: Make, *, verify: bool = False) -> Model:
+    """The saved model, memory-mapped; with `verify`, all of it is read now and checked."""
+    stored = _read(name)
+    if stored.shards:
+        return _partitions(stored, make).whole(verify=verify)
+    with refusing(MODEL, stored.path):
+        model = _model(stored, make, stored_clicks(stored.arrays, _item_ids(stored)))
+        check(model, stored, values=verify)
     return model
 
 
-def load_partitions(folder: str | PathLike[str], make: Make) -> Partitions:
-    """The partitions of a model that was saved by partitions; `make` is `methods.make`."""
-    folder = as_path(folder, "the folder of a saved model")
-    found = archive.read(MODEL, folder)
-    if not found.parts:
+def load_partitions(name: str | PathLike[str], make: Make) -> Partitions:
+    """The partitions of a model that was saved by partitions."""
+    stored = _read(name)
+    if not stored.shards:
         raise InputError(
-            f"{folder} is saved as a whole: load it, and save it with partitioned=True first"
+            f"{stored.path} is saved as a whole: load it, and save it with partitioned=True first"
         )
-    return _partitions(found, folder, make)
+    return _partitions(stored, make)
 
 
-def is_parted(folder: str | PathLike[str]) -> bool:
-    """Whether a model was saved by partitions; refuses a folder that holds no model."""
-    return bool(archive.read(MODEL, as_path(folder, "the folder of a saved model")).parts)
+def is_parted(name: str | PathLike[str]) -> bool:
+    """Whether a model was saved by partitions; refuses a place that holds no model."""
+    return bool(_read(name).shards)
 
 
-def _partitions(found: archive.Archive, folder: Path, make: Make) -> Partitions:
-    about = found.about
-    with archive.refusing(MODEL, folder / archive.ARRAYS):
-        counts = found.arrays["clicks.item_counts"]
-        item_ids = Ids.unpacked(part(found.arrays, "ids.items."))
-        if counts.dtype != np.int64 or counts.shape != (len(item_ids),):
-            raise ValueError("it does not count the clicks of its items")
-    with archive.refusing(MODEL, folder / MODEL.about):
-        method = make(about["method"], **about["settings"])
-        if len(found.parts) != PARTITIONS:
-            raise ValueError(f"it has {len(found.parts)} partitions, not {PARTITIONS}")
-        if not (is_count(about["users"], MOST_USERS) and is_count(about["clicks"])):
-            raise ValueError("it does not say how many users and clicks it has")
-        nobody = np.zeros(0, dtype=np.int64)
+def _read(name: str | PathLike[str]) -> Tensors:
+    path = model_path(name)
+    if not path.is_file():
+        older = as_path(name, "the file of a model")
+        if (older / "model.json").is_file():
+            raise InputError(
+                f"{older} is a model folder of unexposed 0.2, which this version does not read: "
+                "train it again"
+            )
+        raise InputError(f"there is no model {path}: give the file of a saved model")
+    return tensors.read_tensors(MODEL, path)
+
+
+def _model(stored: Tensors, make: Make, clicks: Clicks) -> Model:
+    about = stored.document
+    method = make(about["method"], **about["settings"])
+    return Model(method, part(stored.arrays, "parameters."), clicks, dict(about["facts"]))
+
+
+def _partitions(stored: Tensors, make: Make) -> Partitions:
+    with refusing(MODEL, stored.path):
+        about, item_ids = stored.document, _item_ids(stored)
+        counts, nobody = stored.arrays["clicks.item_counts"], np.zeros(0, dtype=np.int64)
         share = Share(about["users"], about["clicks"], nobody, nobody, counts)
         none = nobody.astype(np.int32)
         clicks = Clicks(none, none, none, Ids(nobody), item_ids, share=share)
-        facts = check_facts(about["facts"])
-        shared = Model(method, part(found.arrays, "parameters."), clicks, facts)
-    return Partitions(shared, found.parts, folder, found.verify)
+        return Partitions(_model(stored, make, clicks), stored)
+
+
+def _item_ids(stored: Tensors) -> Ids:
+    return Ids.unpacked(part(stored.arrays, "ids.items."))
 
 
 def unlike(
@@ -143,25 +130,23 @@ def unlike(
 
 
 def _own(folder: Path, make: Make) -> tuple[Model, dict[str, Any]]:
-    """The saved model with the users of this rank, and what its folder says."""
-    about = archive.read(MODEL, folder).about
+    """The saved model with the users of this worker, and what its file says."""
+    about = _read(folder).document
     if ranks.current() is None:
         return load(folder, make), about
     return load_partitions(folder, make).join(owned()), about
 
 
 def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
-    parted = ranks.current() is not None
-    return fingerprint(method, clicks, clicks, seed=seed, side=Side(), parted=parted)
+    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
 
 
-def describe(folder: Path, make: Make) -> dict[str, Any]:
-    """Verify a model folder and describe its contents."""
-    model = load(folder, make, verify=True)
-    found = archive.read(MODEL, folder)
-    about, arrays = found.about, found.arrays
+def describe(name: str | PathLike[str], make: Make) -> dict[str, Any]:
+    """Verify a saved model and describe its contents."""
+    model, stored = load(name, make, verify=True), _read(name)
+    about, files = stored.document, [stored, *stored.shards]
     return {
-        "folder": str(folder),
+        "file": str(stored.path),
         "format": about["version"],
         "written_by": about["written_by"],
         "method": about["method"],
@@ -171,5 +156,5 @@ def describe(folder: Path, make: Make) -> dict[str, Any]:
         "items": model.clicks.n_items,
         "clicks": len(model.clicks),
         "parameters": {name: list(array.shape) for name, array in model.parameters.items()},
-        "bytes": sum(a.nbytes for held in (arrays, *found.parts) for a in held.values()),
+        "bytes": sum(array.nbytes for file in files for array in file.arrays.values()),
     }

@@ -1,8 +1,9 @@
 """A fitted method, addressed by raw ids."""
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +19,10 @@ from unexposed.data.ids import Ids
 from unexposed.data.pairs import Indices
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError, as_path
-from unexposed.model import fold_in, lists, partitions, recommend, save, update
+from unexposed.model import fold_in, lists, partitions, recommend, update
 from unexposed.model.filters import Rules
 from unexposed.model.recommend import RawIds
+from unexposed.model.save import save
 from unexposed.ranking.blocks import Block, blocks, pairs_from_rows, parts
 from unexposed.ranking.verdict import Verdict, each_of_facts, joined
 from unexposed.settings import changed
@@ -42,7 +44,6 @@ class Model(Shown):
     clicks: Clicks  # all clicks, held-out ones included
     facts: dict[str, Any]
     checkpoint: Path | None = None  # of its training; not needed once the model is saved
-    verify: Callable[[], None] = lambda: None  # checks memory-mapped arrays against their checksums
 
     def __repr__(self) -> str:
         return f"Model({self._line()})"
@@ -224,17 +225,13 @@ class Model(Shown):
         (table,) = recommend.recommend(one, [0], k, rules or Rules(), whole=self)
         return table.drop("user")
 
-    def save(self, folder: str | Path, *, partitioned: bool | None = None) -> None:
-        """Write the model atomically, as a folder of safetensors and JSON.
+    def save(self, path: str | PathLike[str], *, partitioned: bool | None = None) -> None:
+        """Write the model atomically as one safetensors file: `shop` is `shop.safetensors`.
 
-        `partitioned` writes a file for each partition of the users, which `load_partitions` opens
-        one by one. A model that several ranks divide is always written so; all of them call this.
+        `partitioned` adds a file for each partition of the users, which `load_partitions` opens
+        one by one. A model that workers divide is always written so; all of them call this.
         """
-        place = as_path(folder, "the folder to save the model in")
-        divided = self.clicks.share is not None
-        if partitioned is False and divided:
-            raise InputError("a model that ranks divide is saved by partitions: `whole` gathers it")
-        (partitions.save if partitioned or divided else save.save)(self, place)
+        save(self, path, partitioned=partitioned)
         if self.checkpoint is not None:
             remove(self.checkpoint)
 

@@ -1,8 +1,4 @@
-"""A model by partitions of its users: cut into them, and opened one by one.
-
-What users share is held once. A user's rows, clicks and raw id lie in the partition of the raw id
-(`data.partitions`), with the user's place in the whole log.
-"""
+"""A model by partitions of its users, opened one by one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,113 +12,18 @@ from numpy.typing import NDArray
 from unexposed import memory, ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, match
-from unexposed.data.partitions import PARTITIONS, own_rows, partitions
+from unexposed.data.partitions import partitions
 from unexposed.data.share import Share
 from unexposed.errors import InputError
-from unexposed.files import archive
-from unexposed.files.archive import Arrays
-from unexposed.files.arrays import release
-from unexposed.model.checks import check_shapes, check_values, part, stored_clicks
 from unexposed.model.filters import entries
-from unexposed.model.save import CLICKS, MODEL, about, check_place, refusing
+from unexposed.model.save import COLUMNS, MODEL, own_shards, without_users
+from unexposed.tensors import Arrays, Tensors, part, refusing
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
 
 Rows = NDArray[np.int64]
-SHARE = {"users": np.int64, "first_click": np.int64}
-
-
-# Cutting
-
-
-def shared_arrays(model: "Model") -> Arrays:
-    """The arrays of a model that all users share."""
-    own = model.method.user_tables(model.parameters)
-    arrays = {f"parameters.{n}": a for n, a in model.parameters.items() if n not in own}
-    arrays |= {f"ids.items.{n}": a for n, a in model.item_ids.packed().items()}
-    return arrays | {"clicks.item_counts": model.clicks.item_counts.astype(np.int64)}
-
-
-def own_parts(model: "Model") -> Iterator[tuple[int, Arrays]]:
-    """The arrays of each partition of this rank, one in memory at a time."""
-    clicks = model.clicks
-    tables = {n: model.parameters[n] for n in model.method.user_tables(model.parameters)}
-    share = clicks.share
-    places = {
-        "users": np.arange(clicks.n_users) if share is None else share.users,
-        "first_click": clicks.user_start[:-1] if share is None else share.first_click,
-    }
-    for number, rows in own_rows(clicks.user_ids):
-        start, end = clicks.user_start[rows], clicks.user_start[rows + 1]
-        users, items = entries(start, end, clicks.items)
-        columns: Arrays = {
-            "users": users.astype(np.int32),
-            "items": items,
-            "counts": entries(start, end, clicks.counts)[1],
-            "user_start": np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64),
-        }
-        ids = Ids(clicks.user_ids.values[rows]).packed()
-        cut: Arrays = (
-            {f"parameters.{name}": table[rows] for name, table in tables.items()}
-            | {f"clicks.{name}": columns[name] for name in CLICKS}
-            | {f"ids.users.{name}": array for name, array in ids.items()}
-            | {f"share.{name}": places[name][rows].astype(np.int64) for name in SHARE}
-        )
-        yield number, cut
-
-
-def save(model: "Model", folder: Path) -> None:
-    """Write the model by partitions, atomically; the ranks that divide it write it together."""
-    with ranks.together() as others:
-        if others is None and model.clicks.share is not None:
-            raise InputError(
-                f"this model holds {model.clicks.n_users:,} of {model.clicks.share.n_users:,} "
-                "users: save the whole one"
-            )
-        if others is None or others.rank == 0:
-            check_place(folder)
-        model.verify()
-        log = without_users(model).clicks.share
-        assert log is not None
-        sizes = {"users": log.n_users, "clicks": log.n_clicks}
-        with refusing(folder):
-            archive.write_parted(
-                MODEL,
-                folder,
-                about(model) | sizes,
-                shared_arrays(model),
-                own_parts(model),
-            )
-
-
-def gathered(model: "Model") -> "Model":
-    """The whole model, from the users of every rank; each of them must call this."""
-    with ranks.together() as others:
-        if others is None:
-            raise InputError(
-                f"this model holds {model.clicks.n_users:,} of its users: load the saved one"
-            )
-        found = others.every(dict(own_parts(model)))
-    parts = {number: arrays for of_rank in found for number, arrays in of_rank.items()}
-    every = [parts[number] for number in range(PARTITIONS)]
-    return Partitions(without_users(model), every, Path("the gathered model")).whole()
-
-
-def without_users(model: "Model") -> "Model":
-    """What users share of a model."""
-    log, none = model.clicks, np.zeros(0, dtype=np.int32)
-    n_users, n_clicks = log.n_users, len(log)
-    if log.share is not None:
-        n_users, n_clicks = log.share.n_users, log.share.n_clicks
-    share = Share(n_users, n_clicks, none.astype(np.int64), none.astype(np.int64), log.item_counts)
-    clicks = Clicks(none, none, none, Ids(log.user_ids.values[:0]), log.item_ids, share=share)
-    own = model.method.user_tables(model.parameters)
-    shared = {name: table for name, table in model.parameters.items() if name not in own}
-    return replace(model, parameters=shared, clicks=clicks)
-
-
-# Opening
+PLACES = {"users": np.int64, "first_click": np.int64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,20 +34,18 @@ class Partitions:
     """
 
     shared: "Model"  # without users
-    parts: list[Arrays]
-    folder: Path
-    check: Callable[[Iterable[int]], None] = lambda _: None  # compares these with their checksums
+    stored: Tensors
 
     @property
     def n_users(self) -> int:
-        return self._share.n_users
+        return _share(self.shared).n_users
 
     @property
     def item_ids(self) -> Ids:
         return self.shared.item_ids
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.stored.shards)
 
     def __iter__(self) -> "Iterator[Model]":
         return (model for _, model in self.one_by_one(range(len(self))))
@@ -155,41 +54,39 @@ class Partitions:
         """The models of these partitions, with the memory of one at a time."""
         for number in numbers:
             yield number, self[number]
-            release(self.parts[number])
+            self.stored.shards[number].release()
 
     def __getitem__(self, number: int) -> "Model":
         """The model of the users of one partition."""
-        arrays = self.parts[number]
-        with archive.refusing(MODEL, self.folder / archive.part_name(number)):
-            places = part(arrays, "share.")
-            if {name: array.dtype for name, array in places.items()} != SHARE:
+        return self._opened(number, verify=False)
+
+    def _opened(self, number: int, *, verify: bool) -> "Model":
+        shard = self.stored.shards[number]
+        with refusing(MODEL, shard.path):
+            places = part(shard.arrays, "share.")
+            if {name: array.dtype for name, array in places.items()} != PLACES:
                 raise ValueError("it does not say where its users stand")
-            share = replace(self._share, users=places["users"], first_click=places["first_click"])
-            clicks = stored_clicks(arrays, self.item_ids, share)
-            if not len(share.users) == len(share.first_click) == clicks.n_users:
-                raise ValueError("it does not say where all of its users stand")
+            users, first = places["users"], places["first_click"]
+            share = replace(_share(self.shared), users=users, first_click=first)
+            clicks = stored_clicks(shard.arrays, self.item_ids, share)
+            share.check(clicks.n_users, clicks.n_items)
             if clicks.n_users == 0:
                 clicks.__dict__["user_ids"] = self.like
-            parameters = self.shared.parameters | part(arrays, "parameters.")
+            parameters = self.shared.parameters | part(shard.arrays, "parameters.")
             model = replace(self.shared, parameters=parameters, clicks=clicks)
-            check_shapes(model)
-        return replace(model, verify=lambda: self._verify([number]))
+            check(model, shard, values=verify)
+        return model
 
     @cached_property
     def ids_are(self) -> Literal["integers", "texts", "mixed"]:
         """What the raw ids of all users are."""
-        kinds = set()
-        for arrays in self.parts:
-            packed = part(arrays, "ids.users.")
-            if "integers" in packed:
-                kinds |= {"integers"} if len(packed["integers"]) else set()
-            elif "ends" in packed:
-                kinds |= {"texts"} if len(packed["ends"]) else set()
-            else:
-                kinds.add("mixed")
-        if kinds == {"integers"}:
-            return "integers"
-        return "texts" if kinds <= {"texts"} else "mixed"
+        kinds = set[Literal["integers", "texts", "mixed"]]()
+        for shard in self.stored.shards:
+            if len(shard.arrays["clicks.user_start"]) > 1:
+                packed = part(shard.arrays, "ids.users.")
+                is_text = "ends" in packed
+                kinds.add("integers" if "integers" in packed else "texts" if is_text else "mixed")
+        return kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "texts"
 
     @property
     def like(self) -> Ids:
@@ -200,18 +97,16 @@ class Partitions:
         """The model of those among these users that it knows, by value or else by print."""
         chosen = {}
         for number, wanted in self._by_partition(ids).items():
-            if not len(wanted):
-                continue
             rows = match(wanted, self[number].user_ids)
             chosen[number] = np.unique(rows[rows >= 0]).astype(np.int64)
         return self._joined(chosen)
 
     def at(self, users: NDArray[Any]) -> "Model":
         """The model of the users with these indices in the whole log."""
-        chosen = {}
-        for number, arrays in enumerate(self.parts):
-            chosen[number] = np.flatnonzero(np.isin(arrays["share.users"], users))
-        return self._joined(chosen)
+        places = (shard.arrays["share.users"] for shard in self.stored.shards)
+        return self._joined(
+            {n: np.flatnonzero(np.isin(own, users)) for n, own in enumerate(places)}
+        )
 
     def join(self, numbers: Iterable[int]) -> "Model":
         """The model of the users of these partitions, in memory."""
@@ -219,28 +114,21 @@ class Partitions:
 
     def whole(self, *, verify: bool = False) -> "Model":
         """The model of all users, in memory, in the order of the whole log."""
-        needed = sum(array.nbytes for arrays in self.parts for array in arrays.values())
+        path = self.stored.path
+        needed = sum(array.nbytes for one in self.stored.shards for array in one.arrays.values())
         cure = "take recommend or evaluate, which open one partition at a time"
-        memory.check(str(self.folder), needed, what="a model of all users", cure=cure)
+        memory.check(str(path), needed, what="a model of all users", cure=cure)
+        if verify:
+            with refusing(MODEL, path):
+                self.stored.verify()
+            for number in range(len(self)):
+                self._opened(number, verify=True)
         model = self.join(range(len(self)))
-        share = model.clicks.share
-        with archive.refusing(MODEL, self.folder / MODEL.about):
-            assert share is not None
+        share = _share(model)
+        with refusing(MODEL, path):
             if not np.array_equal(share.users, np.arange(self.n_users)):
                 raise ValueError("its partitions do not hold each user once")
-            if not np.array_equal(share.first_click, model.clicks.user_start[:-1]):
-                raise ValueError("its partitions do not hold each click once")
-        model = replace(model, clicks=replace(model.clicks, share=None))
-        if verify:
-            self._verify(range(len(self)))
-            return model
-        return replace(model, verify=lambda: self._verify(range(len(self))))
-
-    @property
-    def _share(self) -> Share:
-        share = self.shared.clicks.share
-        assert share is not None, "made by `without_users`"
-        return share
+        return replace(model, clicks=replace(model.clicks, share=None))
 
     def _by_partition(self, ids: Ids) -> dict[int, Ids]:
         """These users by the partition that may hold them."""
@@ -258,73 +146,102 @@ class Partitions:
     def _joined(self, chosen: Mapping[int, Rows]) -> "Model":
         """The model of these rows of some partitions, in the order of the whole log."""
         chosen = chosen or {0: np.zeros(0, dtype=np.int64)}
-        found = {number: self[number] for number in chosen}
-        logs = {number: model.clicks for number, model in found.items()}
-        with archive.refusing(MODEL, self.folder / MODEL.about):
-            users = np.concatenate([_share_of(logs[n]).users[rows] for n, rows in chosen.items()])
-            order = np.argsort(users, kind="stable")
-            place = np.empty_like(order)
-            place[order] = np.arange(len(order))
-            ends = np.cumsum([len(rows) for rows in chosen.values()])[:-1]
-            at = dict(zip(chosen, np.split(place, ends), strict=True))
+        models = {number: self[number] for number in chosen}
+        logs = {number: model.clicks for number, model in models.items()}
+        users = np.concatenate([_share(models[n]).users[rows] for n, rows in chosen.items()])
+        place = np.argsort(np.argsort(users, kind="stable"))  # of each row in the joined model
+        ends = np.cumsum([len(rows) for rows in chosen.values()])[:-1]
+        at = dict(zip(chosen, np.split(place, ends), strict=True))
 
-            def filled(of: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
-                first = of(next(iter(chosen)))
-                table = np.empty((len(users), *first.shape[1:]), dtype=first.dtype)
-                for number in chosen:
-                    table[at[number]] = of(number)
-                return table
-
-            parameters = self.shared.parameters | {
-                name: filled(lambda n, name=name: found[n].parameters[name][chosen[n]])  # type: ignore[misc]
-                for name in next(iter(found.values())).parameters
-                if name not in self.shared.parameters
-            }
-            first = filled(lambda n: _share_of(logs[n]).first_click[chosen[n]])
-            length = filled(lambda n: np.diff(logs[n].user_start)[chosen[n]])
-            start = np.concatenate([[0], np.cumsum(length)])
-            items, counts = np.empty((2, start[-1]), dtype=np.int32)
+        def filled(column: Callable[[int], Any]) -> NDArray[Any]:
+            first = column(next(iter(chosen)))
+            table = np.empty((len(users), *first.shape[1:]), dtype=first.dtype)
             for number, rows in chosen.items():
-                log = logs[number]
-                begin, end = log.user_start[rows], log.user_start[rows + 1]
-                within, there = entries(begin, end, np.arange(len(log), dtype=np.int64))
-                to = start[at[number]][within] + there - begin[within]
-                items[to], counts[to] = log.items[there], log.counts[there]
-            clicks = Clicks(
-                np.repeat(np.arange(len(users), dtype=np.int32), length),
-                items,
-                counts,
-                self._ids(chosen, at, logs, len(users)),
-                self.item_ids,
-                share=replace(self._share, users=users[order], first_click=first),
-            )
-        return replace(
-            self.shared,
-            parameters=parameters,
-            clicks=clicks,
-            verify=lambda: self._verify(chosen),
-        )
+                table[at[number]] = column(number)[rows]
+            return table
 
-    def _ids(
-        self,
-        chosen: Mapping[int, Rows],
-        at: Mapping[int, NDArray[Any]],
-        logs: Mapping[int, Clicks],
-        n_users: int,
-    ) -> Ids:
-        values = np.empty(n_users, dtype=self.like.values.dtype)
+        length = filled(lambda n: np.diff(logs[n].user_start))
+        start = np.concatenate([[0], np.cumsum(length)])
+        items, counts = np.empty((2, start[-1]), dtype=np.int32)
         for number, rows in chosen.items():
-            values[at[number]] = logs[number].user_ids.values[rows]
-        return Ids(values)
+            log = logs[number]
+            begin, end = log.user_start[rows], log.user_start[rows + 1]
+            within, there = entries(begin, end, np.arange(len(log), dtype=np.int64))
+            to = start[at[number]][within] + there - begin[within]
+            items[to], counts[to] = log.items[there], log.counts[there]
+        parameters = {
+            name: filled(lambda n, name=name: models[n].parameters[name])  # type: ignore[misc]
+            for name in next(iter(models.values())).parameters
+            if name not in self.shared.parameters
+        }
+        ids = np.empty(len(users), dtype=self.like.values.dtype)
+        for number, rows in chosen.items():
+            ids[at[number]] = logs[number].user_ids.values[rows]
+        clicks = Clicks(
+            np.repeat(np.arange(len(users), dtype=np.int32), length),
+            items,
+            counts,
+            Ids(ids),
+            self.item_ids,
+            share=replace(
+                _share(self.shared),
+                users=np.sort(users),
+                first_click=filled(lambda n: _share(models[n]).first_click),
+            ),
+        )
+        return replace(self.shared, parameters=self.shared.parameters | parameters, clicks=clicks)
 
-    def _verify(self, numbers: Iterable[int]) -> None:
-        numbers = list(numbers)
-        self.check(numbers)
-        for number in numbers:
-            with archive.refusing(MODEL, self.folder / archive.part_name(number)):
-                check_values(self[number])
+
+def _share(model: "Model") -> Share:
+    assert model.clicks.share is not None, "partitions know their places"
+    return model.clicks.share
 
 
-def _share_of(clicks: Clicks) -> Share:
-    assert clicks.share is not None, "partitions know their places"
-    return clicks.share
+def gathered(model: "Model") -> "Model":
+    """The whole model, from the users of every worker; each of them must call this."""
+    with ranks.together() as workers:
+        if workers is None:
+            raise InputError(
+                f"this model holds {model.clicks.n_users:,} of its users: load the saved one"
+            )
+        every = workers.every(dict(own_shards(model)))
+    here = Path("the gathered model")
+    arrays = {number: shard for own in every for number, shard in own.items()}
+    shards = [Tensors(here, {}, arrays[number]) for number in range(len(arrays))]
+    return Partitions(without_users(model), Tensors(here, {}, {}, shards)).whole()
+
+
+def stored_clicks(arrays: Arrays, item_ids: Ids, share: Share | None = None) -> Clicks:
+    """The clicks; checks only their number and bounds, the rest when used."""
+    columns = part(arrays, "clicks.")
+    if {name: column.dtype for name, column in columns.items()} != COLUMNS:
+        raise ValueError("its clicks have other columns than a model has")
+    user_ids = Ids.unpacked(part(arrays, "ids.users."))
+    n, start = len(columns["items"]), columns["user_start"]
+    lengths = dict.fromkeys(COLUMNS, (n,)) | {"user_start": (len(user_ids) + 1,)}
+    if {name: column.shape for name, column in columns.items()} != lengths:
+        raise ValueError("its columns of clicks differ in length")
+    if start[0] != 0 or start[-1] != n:
+        raise ValueError("its clicks do not begin and end with its users")
+    return Clicks.stored(**columns, user_ids=user_ids, item_ids=item_ids, share=share)
+
+
+def check(model: "Model", stored: Tensors, *, values: bool) -> None:
+    """Refuse parameters of the wrong shape; with `values`, read them and all clicks as well."""
+    n_users, n_items = model.clicks.n_users, model.clicks.n_items
+    method, parameters = model.method, model.parameters
+    for name in method.user_tables(parameters):
+        if len(parameters[name]) != n_users:
+            raise ValueError(f"{name} has {len(parameters[name])} rows for {n_users} users")
+    nobody = np.zeros(0, dtype=np.int32)
+    exposure = method.exposure(parameters, nobody)
+    blocks = [model.scores(nobody), *(() if exposure is None else (exposure,))]
+    if any(block.shape != (0, n_items) for block in blocks):
+        raise ValueError("its parameters do not score all items")
+    if not values:
+        return
+    stored.verify()
+    model.clicks.checked()
+    for name, table in parameters.items():
+        if not np.isfinite(table).all():
+            raise ValueError(f"{name} holds values that are not finite")

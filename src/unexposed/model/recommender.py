@@ -23,8 +23,9 @@ from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
 from unexposed.ranking.held_out import passed_over
 from unexposed.ranking.verdict import Rivals
-from unexposed.training.checkpoint import EVERY, Checkpoint, fingerprint, side_fingerprint
+from unexposed.training.checkpoint import EVERY, Checkpoint
 from unexposed.training.divided import check_alone, divided
+from unexposed.training.fingerprint import fingerprint, side_fingerprint
 from unexposed.training.loop import Result, Training
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
 
@@ -95,7 +96,7 @@ class Recommender(Shown, ABC):
 
         Ctrl-C raises `Interrupted`, whose `result` is the model of the best epoch so far.
 
-        `checkpoint` names a folder from which a killed training resumes: pass it again with
+        `checkpoint` names a file from which a killed training resumes: pass it again with
         `resume`. It is written after an epoch once `checkpoint_every` seconds have passed, and
         removed when the model is saved.
 
@@ -148,22 +149,21 @@ class Recommender(Shown, ABC):
                 side = replace(side, passed_over=passed_over(shows, clicks, held_out))
             side = side.without_held_out(clicks, held_out)
             held_out = without_traffic(held_out, side.traffic)  # training may know those labels
-            kept, folder = None, None if checkpoint is None else Path(checkpoint)
-            if folder is not None:
-                of = partial(fingerprint, self, clicks, held_out, seed=seed, side=side)
+            kept = None
+            if checkpoint is not None:
+                of = fingerprint(self, clicks, held_out, seed=seed, side=side)
                 again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
                 kept = Checkpoint(
-                    folder, of=of, users=clicks.user_ids, user_tables=self.user_tables, **again
+                    Path(checkpoint), of=of, clicks=clicks, user_tables=self.user_tables, **again
                 )
             elif resume:
-                raise InputError(
-                    "resume needs the checkpoint to resume from: give checkpoint=FOLDER"
-                )
+                raise InputError("resume needs the checkpoint to resume from: give checkpoint=FILE")
 
             def model(result: Result) -> Model:
                 parameters, facts = result
                 facts = {"seed": seed, **facts, **told}
-                return Model(self, parameters, seen.pairs_alone(), facts, folder)
+                place = None if kept is None else kept.path
+                return Model(self, parameters, seen.pairs_alone(), facts, place)
 
             try:
                 rivals = _rivals(rival, clicks, held_out, seed=seed)

@@ -1,65 +1,50 @@
-"""Write a model as a folder: model.json describes it, arrays.safetensors holds its arrays."""
+"""Save a model as one file, or with a shard for each partition of its users.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+By partitions, what users share stands in the file itself, and a user's rows, clicks and raw id in
+the shard of the user's partition, with the user's place in the whole log.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unexposed import settings
+from unexposed import ranks, settings, tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
-from unexposed.errors import InputError
-from unexposed.files import archive
+from unexposed.data.partitions import own_rows
+from unexposed.data.share import Share
+from unexposed.errors import InputError, as_path
+from unexposed.model.filters import entries
+from unexposed.tensors import Arrays, Kind
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
 
-MODEL = archive.Kind("model", version=3, parted=4, cure="take it from a copy, or train it again")
-CLICKS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start": np.int64}
+MODEL = Kind("model", version=5, cure="take it from a copy, or train it again")
+COLUMNS = {"users": np.int32, "items": np.int32, "counts": np.int32, "user_start": np.int64}
 
 
-def save(model: "Model", folder: Path) -> None:
-    """Write the model atomically.
+def model_path(name: str | PathLike[str]) -> Path:
+    """The file of a model: `shop` is `shop.safetensors`."""
+    return tensors.path_of(as_path(name, "the file of a model"))
 
-    Arrays mapped from another model's file are verified first: a damaged array must not get a
-    new checksum.
+
+def identity(name: str | PathLike[str]) -> tuple[int, ...] | None:
+    """What changes whenever the model at this place is replaced; None: there is no model.
+
+    It reads nothing: a server that reloads asks for it often.
     """
-    check_place(folder)
-    model.verify()
-    clicks = model.clicks
-    arrays = {f"parameters.{name}": array for name, array in model.parameters.items()}
-    arrays |= {f"clicks.{name}": getattr(clicks, name) for name in CLICKS}
-    arrays |= {f"ids.users.{name}": array for name, array in clicks.user_ids.packed().items()}
-    arrays |= {f"ids.items.{name}": array for name, array in clicks.item_ids.packed().items()}
-    with refusing(folder):
-        archive.write(MODEL, folder, about(model), arrays)
+    return tensors.identity(model_path(name))
 
 
-def about(model: "Model") -> dict[str, Any]:
-    return {
-        "method": model.method.name,
-        "settings": settings.values(model.method),
-        "facts": model.facts,
-    }
-
-
-@contextmanager
-def refusing(folder: Path) -> Iterator[None]:
-    """Turn the error of a place that cannot be written to into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write a model to {folder}: {error.strerror or error}; make room there, "
-            "or choose another place"
-        ) from error
-
-
-def check_place(folder: Path) -> None:
-    """Refuse a place that cannot be written to, or that holds anything but a model."""
-    archive.check_place(MODEL, folder)
+def check_place(name: str | PathLike[str]) -> None:
+    """Refuse a place that no model can be written to, before the training begins."""
+    tensors.check_place(MODEL, model_path(name))
 
 
 def check_ids(clicks: Clicks) -> None:
@@ -72,3 +57,89 @@ def check_ids(clicks: Clicks) -> None:
 def ids_as_json(ids: Ids) -> list[Any]:
     """Raw ids by index, as JSON can hold them: a tuple is {"tuple": […]}."""
     return [to_json(raw) for raw in ids.values.tolist()]
+
+
+def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None = None) -> None:
+    """Write a model in one step; workers that divide it call this together."""
+    path, share = model_path(name), model.clicks.share
+    document: dict[str, Any] = {
+        "method": model.method.name,
+        "settings": settings.values(model.method),
+        "facts": model.facts,
+    }
+    if not partitioned and share is None:
+        check_place(path)
+        return tensors.write_tensors(MODEL, path, document, _arrays(model))
+    if partitioned is False:
+        raise InputError("a model that workers divide is saved by partitions: `whole` gathers it")
+    with ranks.together() as workers:
+        if workers is None and share is not None:
+            raise InputError(
+                f"this model holds {model.clicks.n_users:,} of {share.n_users:,} users: save the "
+                "whole one"
+            )
+        if workers is None or workers.rank == 0:
+            check_place(path)
+        shared = without_users(model)
+        log = shared.clicks.share
+        assert log is not None, "made by `without_users`"
+        document |= {"users": log.n_users, "clicks": log.n_clicks}
+        arrays = _named("parameters", shared.parameters)
+        arrays |= _named("ids.items", shared.item_ids.packed())
+        arrays["clicks.item_counts"] = log.item_counts.astype(np.int64)
+        shards = own_shards(model)
+        return tensors.write_tensors(MODEL, path, document, arrays, shards, workers=workers)
+
+
+def _arrays(model: "Model") -> Arrays:
+    clicks = model.clicks
+    return (
+        _named("parameters", model.parameters)
+        | {f"clicks.{name}": getattr(clicks, name) for name in COLUMNS}
+        | _named("ids.users", clicks.user_ids.packed())
+        | _named("ids.items", clicks.item_ids.packed())
+    )
+
+
+def _named(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def own_shards(model: "Model") -> Iterator[tuple[int, Arrays]]:
+    """The arrays of each partition of this worker, one in memory at a time."""
+    clicks, share = model.clicks, model.clicks.share
+    tables = {name: model.parameters[name] for name in model.method.user_tables(model.parameters)}
+    places = {
+        "users": np.arange(clicks.n_users) if share is None else share.users,
+        "first_click": clicks.user_start[:-1] if share is None else share.first_click,
+    }
+    for number, rows in own_rows(clicks.user_ids):
+        start, end = clicks.user_start[rows], clicks.user_start[rows + 1]
+        users, items = entries(start, end, clicks.items)
+        columns: Arrays = {
+            "users": users.astype(np.int32),
+            "items": items,
+            "counts": entries(start, end, clicks.counts)[1],
+            "user_start": np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64),
+        }
+        yield (
+            number,
+            _named("parameters", {name: table[rows] for name, table in tables.items()})
+            | _named("clicks", columns)
+            | _named("ids.users", Ids(clicks.user_ids.values[rows]).packed())
+            | _named("share", {n: place[rows].astype(np.int64) for n, place in places.items()}),
+        )
+
+
+def without_users(model: "Model") -> "Model":
+    """What users share of a model."""
+    log, none = model.clicks, np.zeros(0, dtype=np.int32)
+    n_users, n_clicks = log.n_users, len(log)
+    if log.share is not None:
+        n_users, n_clicks = log.share.n_users, log.share.n_clicks
+    nobody = none.astype(np.int64)
+    share = Share(n_users, n_clicks, nobody, nobody, log.item_counts)
+    clicks = Clicks(none, none, none, Ids(log.user_ids.values[:0]), log.item_ids, share=share)
+    own = model.method.user_tables(model.parameters)
+    shared = {name: table for name, table in model.parameters.items() if name not in own}
+    return replace(model, parameters=shared, clicks=clicks)

@@ -10,10 +10,10 @@ from unexposed.data.judged import check_title, read_judged, read_titles
 from unexposed.data.labelled import Judgements
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import Protocol, choice, protocol
-from unexposed.files.whole import write_whole
+from unexposed.files import write_whole
 from unexposed.methods import load
 from unexposed.model.model import Model
-from unexposed.model.save import MODEL
+from unexposed.model.save import model_path
 from unexposed.ranking.verdict import RIVAL
 from unexposed.report import origin_tables, page, portrait, tables, verdict_tables
 from unexposed.report import portrait_figures as draw
@@ -30,16 +30,13 @@ PAGE, MARKDOWN = "report.html", "tables.md"
 
 
 def kind_of(path: Path) -> Kind:
-    """Whether a folder holds experiments or a model."""
-    if not path.is_dir():
-        raise InputError(f"{path} is not a folder: give one of experiments, or of a saved model")
-    if (path / MODEL.about).is_file():
-        return "model"
-    if files(path):
+    """Whether a path is a saved model, or a folder of experiments."""
+    if path.is_dir() and files(path):
         return "experiments"
+    if model_path(path).is_file():
+        return "model"
     raise InputError(
-        f"{path} holds neither a model ({MODEL.about}) nor experiments (*.toml): "
-        "give the folder of one or the other"
+        f"{path} is neither a model ({model_path(path)}) nor a folder of experiments (*.toml)"
     )
 
 

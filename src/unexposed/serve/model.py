@@ -1,7 +1,6 @@
 """The model that the service answers from: loaded whole, tried, and swapped for a newer one."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,13 +15,12 @@ from unexposed.data.ids import Ids
 from unexposed.data.judged import read_titles
 from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, plain
-from unexposed.files.archive import ARRAYS
 from unexposed.methods import load
 from unexposed.model import fold_in
 from unexposed.model.filters import Rules
 from unexposed.model.model import Model
 from unexposed.model.recommend import Average, Server, relevance
-from unexposed.model.save import MODEL
+from unexposed.model.save import identity
 from unexposed.serve import messages
 from unexposed.serve.messages import Entry, Item, Missing, in_json
 
@@ -33,7 +31,7 @@ MOST_CLICKS = 500  # of a user that are listed
 
 Role = Literal["user", "item"]
 Say = Callable[[str], None]
-Identity = tuple[tuple[int, ...], ...]
+Identity = tuple[int, ...]
 Figures = tuple[float, float | None, float | None]
 
 
@@ -59,11 +57,7 @@ class Source:
 
     def identity(self) -> Identity | None:
         """What tells two models at this path apart without reading them; None if there is none."""
-        try:
-            stats = [os.stat(self.path / name) for name in (MODEL.about, ARRAYS)]
-        except OSError:
-            return None
-        return tuple((s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns) for s in stats)
+        return identity(self.path)
 
 
 class ServedModel:
@@ -313,7 +307,7 @@ def read(source: Source) -> ServedModel:
                 raise
         else:
             if before is not None and source.identity() == before:
-                return _tried(model, source, max(one[-1] for one in before))
+                return _tried(model, source, before[-1])
     raise InputError(f"{source.path} is written again and again; try later")
 
 

@@ -1,47 +1,33 @@
-"""Checkpoints: folders from which a killed training resumes.
+"""Checkpoints: files from which a killed training resumes.
 
 A checkpoint holds everything an epoch reads and changes, the epochs so far, the best one, and a
 fingerprint of the training's inputs. It is written at the end of an epoch, from time to time.
-
-Several ranks write one by partitions of the users, and any number of them resume from it.
+Several workers write a shard for each partition of the users; any number of workers resumes.
 """
 
-import hashlib
-import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unexposed import ranks, settings
+from unexposed import ranks, tensors
 from unexposed.data.clicks import Clicks
-from unexposed.data.ids import Ids, to_json
-from unexposed.data.partitions import PARTITIONS, owned
-from unexposed.errors import InputError, plain
-from unexposed.files import archive
-from unexposed.files.archive import Arrays
-from unexposed.files.claims import check_course, check_state
-from unexposed.files.whole import remove_folder
-from unexposed.training import by_partition
-from unexposed.version import __version__
+from unexposed.data.partitions import own_rows
+from unexposed.errors import InputError
+from unexposed.tensors import Arrays, Kind, part, refusing
+from unexposed.training.fingerprint import differences
 
 if TYPE_CHECKING:
-    from unexposed.model.recommender import Recommender
     from unexposed.progress import Progress
-    from unexposed.training.side import Side
 
-CHECKPOINT = archive.Kind(
-    "checkpoint",
-    version=2,
-    parted=3,
-    cure="remove it, and start the training again without resuming",
-)
+CHECKPOINT = Kind("checkpoint", version=4, cure="remove it, and train without resuming")
 EVERY = 30.0  # seconds
 SHARE = 19  # times the last write must pass before the next: at most a twentieth of the time
-CHUNK = 65_536  # ids hashed at a time
 
 
 @dataclass
@@ -79,30 +65,25 @@ class Memory:
 
 def place_beside(model: Path) -> Path:
     """Path of the checkpoint of a model that will be saved here."""
-    model = model.absolute()
-    return model.with_name(f"{model.name}.checkpoint")
+    path = tensors.path_of(model)
+    return path.with_name(f"{path.stem}.checkpoint{path.suffix}")
 
 
-def second_of(folder: Path) -> Path:
+def second_of(path: Path) -> Path:
     """Path of the checkpoint of the second training, on all clicks."""
-    return folder.with_name(f"{folder.name}-refit")
+    return path.with_name(f"{path.stem}-refit{path.suffix}")
 
 
-def is_kept(folder: Path) -> bool:
+def is_kept(path: Path) -> bool:
     """Whether there is a training to resume."""
-    return folder.exists() or second_of(folder).exists()
+    return path.exists() or second_of(path).exists()
 
 
-def remove(folder: Path) -> None:
-    """Remove the checkpoints of both trainings."""
-    for part in (folder, second_of(folder)):
-        remove_folder(part)
-
-
-class Fingerprint(Protocol):
-    """The inputs of a training, hashed as one process does or, `parted`, as any ranks do."""
-
-    def __call__(self, *, parted: bool) -> dict[str, Any]: ...
+def remove(path: Path) -> None:
+    """Remove the checkpoints of both trainings, and what killed workers left of them."""
+    for one in (path, second_of(path)):
+        one.unlink(missing_ok=True)
+        tensors.remove_shards(one, os.listdir(one.parent))
 
 
 class Checkpoint:
@@ -110,226 +91,105 @@ class Checkpoint:
 
     def __init__(
         self,
-        folder: Path,
+        path: Path,
         *,
-        of: Fingerprint,
-        users: Ids,
+        of: dict[str, Any],
+        clicks: Clicks,  # of this worker
         user_tables: Callable[[Arrays], frozenset[str]],  # of parameters: which have users' rows
         resume: bool,
         every: float = EVERY,
     ) -> None:
         if not every >= 0:
             raise InputError(f"checkpoint_every must be at least 0 seconds, got {every}")
-        archive.check_place(CHECKPOINT, folder)
-        self.folder, self._every, self._resume = folder, every, resume
-        self._fingerprint, self._users = of, users  # users of this rank
-        self._user_tables = user_tables
-        self._of = of(parted=ranks.current() is not None)
+        self.path = tensors.path_of(path)
+        tensors.check_place(CHECKPOINT, self.path)
+        self._of, self._clicks, self._user_tables = of, clicks, user_tables
+        self._resume, self._every = resume, every
         self._due = time.monotonic() + every
 
     def second(self, *, epochs: int) -> "Checkpoint":
         """The checkpoint of the second training, which runs for this many epochs."""
-
-        def of(*, parted: bool) -> dict[str, Any]:
-            return {**self._fingerprint(parted=parted), "the epochs on all clicks": epochs}
-
-        again: dict[str, Any] = {"resume": self._resume, "every": self._every}
-        users: dict[str, Any] = {"users": self._users, "user_tables": self._user_tables}
-        return Checkpoint(second_of(self.folder), of=of, **users, **again)
+        return Checkpoint(
+            second_of(self.path),
+            of={**self._of, "the epochs on all clicks": epochs},
+            clicks=self._clicks,
+            user_tables=self._user_tables,
+            resume=self._resume,
+            every=self._every,
+        )
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
         """The course so far, the learner's state and its random state; None: start afresh.
 
         `kind` names the learner, which cannot use the state of another kind.
         """
-        if not self._resume or not ranks.led(self.folder.exists):
+        if not self._resume or not ranks.led(self.path.exists):
             return None
-        found = archive.read(CHECKPOINT, self.folder)
-        found.verify(owned() if found.parts else None)
-        about = found.about
-        with archive.refusing(CHECKPOINT, self.folder / CHECKPOINT.about):
-            then = {**about["of"], "the engine": about["kind"]}
-            course, random = Course(**check_course(about["course"])), about["random"]
-            if found.parts and len(found.parts) != PARTITIONS:
-                raise ValueError(f"it has {len(found.parts)} partitions, not {PARTITIONS}")
-        self._refuse_differences(then, {**self._like(found), "the engine": kind})
-        with archive.refusing(CHECKPOINT, self.folder / archive.ARRAYS):
-            arrays = found.arrays
-            if found.parts:
-                arrays = arrays | by_partition.joined(found.parts, self._users)
-            check_state(arrays)
-        best = {k.removeprefix("best."): a for k, a in arrays.items() if k.startswith("best.")}
-        state = {k.removeprefix("state."): a for k, a in arrays.items() if k.startswith("state.")}
-        course.best = {name: np.array(array) for name, array in best.items()} or None
-        return course, state, random
+        stored = tensors.read_tensors(CHECKPOINT, self.path)
+        with refusing(CHECKPOINT, self.path):
+            about = stored.document
+            course, random = Course(**about["course"]), about["random"]
+            changed = differences(
+                {**about["of"], "the engine": about["kind"]}, {**self._of, "the engine": kind}
+            )
+        if changed:
+            raise InputError(
+                f"cannot resume from {self.path}: {'; '.join(changed[:3])}; give the same inputs, "
+                "or train from the start without resuming"
+            )
+        arrays = dict(stored.arrays)
+        with refusing(CHECKPOINT, self.path):
+            stored.verify()
+            if stored.shards:
+                arrays |= dict(self._own(stored.shards))
+            elif self._clicks.share is not None:
+                own = self._clicks.share.users
+                used = (name for name in about["of_users"] if len(arrays[name]))
+                arrays |= {name: arrays[name][own] for name in used}
+        best = {name: np.array(array) for name, array in part(arrays, "best.").items()}
+        course.best = best or None
+        return course, part(arrays, "state."), random
 
     def keep(self, course: Course, memory: Memory, *, started: float, progress: "Progress") -> None:
         """Write a checkpoint; if that fails, say so and continue the training."""
         begin = time.monotonic()
-        state, best = memory.state(), course.best or {}
         progressed = {f.name: getattr(course, f.name) for f in fields(course) if f.name != "best"}
         progressed["seconds"] += begin - started
         random = dict(memory.rng.bit_generator.state)
         about = {"of": self._of, "kind": memory.kind, "course": progressed, "random": random}
+        best, state = course.best or {}, memory.state()
+        arrays = {f"state.{name}": array for name, array in state.items()}
+        arrays |= {f"best.{name}": array for name, array in best.items()}
+        own = [f"state.{name}" for name in memory.user_arrays & state.keys()]
+        own += [f"best.{name}" for name in self._user_tables(best)] if best else []
+        about["of_users"] = sorted(own)
+        workers, shards = ranks.current(), None
+        if workers is not None:
+            shards = self._cut({name: arrays.pop(name) for name in own})
         try:
-            self._write(about, state, best, memory.user_arrays)
-        except OSError as error:
-            progress.note(
-                f"cannot write the checkpoint {self.folder}: {error.strerror or error}; "
-                "the training continues without it"
-            )
+            tensors.write_tensors(CHECKPOINT, self.path, about, arrays, shards, workers=workers)
+        except InputError as error:
+            progress.note(f"{error}; the training continues without a checkpoint")
         end = time.monotonic()
         self._due = end + max(self._every, SHARE * (end - begin)) if self._every else end
 
     def is_due(self) -> bool:
-        """Whether to write a checkpoint now; rank 0 says so for all."""
+        """Whether to write a checkpoint now; the first worker says so for all."""
         return ranks.led(lambda: time.monotonic() >= self._due)
 
-    def _write(
-        self, about: dict[str, Any], state: Arrays, best: Arrays, of_users: frozenset[str]
-    ) -> None:
-        arrays = _both(state, best)
-        if ranks.current() is None:
-            return archive.write(CHECKPOINT, self.folder, about, arrays)
-        own = _both(
-            {name: state[name] for name in of_users & state.keys()},
-            {name: best[name] for name in self._user_tables(best)} if best else {},
-        )
-        shared = {name: array for name, array in arrays.items() if name not in own}
-        parts = by_partition.cut(own, self._users)
-        return archive.write_parted(CHECKPOINT, self.folder, about, shared, parts)
+    def _cut(self, arrays: Arrays) -> Iterator[tuple[int, Arrays]]:
+        """The rows of each partition of this worker."""
+        for number, rows in own_rows(self._clicks.user_ids):
+            yield number, {n: array[rows] if len(array) else array for n, array in arrays.items()}
 
-    def _like(self, found: archive.Archive) -> dict[str, Any]:
-        """The fingerprint of this training, of the kind that the checkpoint has."""
-        if found.parts:
-            return self._fingerprint(parted=True)
-        if ranks.current() is not None:
-            raise InputError(
-                f"{self.folder} was written by one process: resume it in one process, or "
-                "train from the start without resuming"
-            )
-        return self._of
-
-    def _refuse_differences(self, then: dict[str, Any], now: dict[str, Any]) -> None:
-        changed = differences(then, now)
-        if changed:
-            raise InputError(
-                f"cannot resume from {self.folder}: {'; '.join(changed[:3])}; give the "
-                "same inputs, or train from the start without resuming"
-            )
-
-
-def _both(state: Arrays, best: Arrays) -> Arrays:
-    arrays = {f"state.{name}": array for name, array in state.items()}
-    return arrays | {f"best.{name}": array for name, array in best.items()}
-
-
-def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The differences between the inputs of two trainings, in words."""
-    return [
-        plain(f"{what} was {then.get(what, 'none')} and is now {now.get(what, 'none')}")
-        for what in {**then, **now}
-        if then.get(what) != now.get(what)
-    ]
-
-
-def fingerprint(
-    method: "Recommender",
-    clicks: Clicks,
-    held_out: Clicks,
-    *,
-    seed: int,
-    side: "Side",
-    parted: bool = False,
-) -> dict[str, Any]:
-    """Everything that decides the outcome of a training, except the engine.
-
-    `parted` takes users by partition: then all ranks together find what one process does.
-    """
-    own = settings.values(method)
-    own.pop("engine", None)  # "auto" is resolved later
-    digest = _parted_digest if parted else _clicks_digest
-    found = {
-        "unexposed": __version__,
-        "the method": method.name,
-        **own,
-        "the seed": seed,
-        **log_fingerprint(clicks, parted=parted),
-        "the held-out clicks": digest(held_out),
-    }
-    return found | side_fingerprint(side, users=clicks.user_ids if parted else None)
-
-
-def side_fingerprint(side: "Side", *, users: Ids | None = None) -> dict[str, str]:
-    """Hashes of the inputs beside the clicks; of those with rows for these users, by partition."""
-    found = {}
-    given: dict[str, Any] = {name: getattr(side, name) for name in side.given()}
-    for name, part in sorted(given.items()):
-        if users is not None and (
-            name == "user_features" or (name == "exposure" and np.ndim(part) == 2)
-        ):
-            rows = np.asarray(part)
-            found[name] = by_partition.digest(users, lambda at, rows=rows: _digest([rows[at]]))  # type: ignore[misc]
-            continue
-        if isinstance(part, dict):
-            arrays = [part[key] for key in sorted(part)]
-        else:
-            # fields alone: `vars` would also give what a cached property has kept
-            own = () if isinstance(part, np.ndarray) else fields(part)
-            values = [getattr(part, f.name) for f in own] or [part]
-            arrays = [value for value in values if isinstance(value, np.ndarray)]
-        found[name] = _digest(arrays)
-    return found
-
-
-def log_fingerprint(clicks: Clicks, *, parted: bool = False) -> dict[str, str]:
-    """Hashes of a log's clicks and raw ids."""
-    users = clicks.user_ids
-    if parted:
-        n_users = len(users) if clicks.share is None else clicks.share.n_users
-        of_ids = by_partition.digest(users, lambda rows: _ids_digest(Ids(users.values[rows])))
-        return {
-            "the log": _parted_digest(clicks),
-            "the user ids": f"{n_users:,} ({of_ids})",
-            "the item ids": _ids_digest(clicks.item_ids),
-        }
-    return {
-        "the log": _clicks_digest(clicks),
-        "the user ids": _ids_digest(users),
-        "the item ids": _ids_digest(clicks.item_ids),
-    }
-
-
-def _parted_digest(clicks: Clicks) -> str:
-    log = clicks.checked()
-
-    def of_rows(rows: Any) -> str:
-        start, end = log.user_start[rows], log.user_start[rows + 1]
-        first = np.cumsum(end - start) - (end - start)  # of each user among these clicks
-        at = np.repeat(start - first, end - start) + np.arange((end - start).sum())
-        return _digest([end - start, log.items[at], log.counts[at]])
-
-    return f"{clicks.n_clicks:,} clicks ({by_partition.digest(log.user_ids, of_rows)})"
-
-
-def _clicks_digest(clicks: Clicks) -> str:
-    return f"{len(clicks):,} clicks ({_digest([clicks.users, clicks.items, clicks.counts])})"
-
-
-def _ids_digest(ids: Ids) -> str:
-    """The same for equal ids, however they are stored."""
-    if ids.are_integers:
-        return f"{len(ids):,} ({_digest([ids.values])})"
-    hashed = hashlib.sha256()
-    for start in range(0, len(ids), CHUNK):
-        part = [to_json(raw) for raw in ids.values[start : start + CHUNK].tolist()]
-        hashed.update(json.dumps(part).encode())
-    return f"{len(ids):,} ({hashed.hexdigest()[:16]})"
-
-
-def _digest(arrays: list[Any]) -> str:
-    hashed = hashlib.sha256()
-    for array in arrays:
-        hashed.update(f"{array.dtype.str}{array.shape}".encode())
-        hashed.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return hashed.hexdigest()[:16]
+    def _own(self, shards: list[tensors.Tensors]) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The rows of this worker's users, from the shards of every partition."""
+        own = list(own_rows(self._clicks.user_ids))
+        for number, _ in own:
+            shards[number].verify()
+        for name, first in shards[0].arrays.items():
+            in_use = any(len(shards[number].arrays[name]) for number, _ in own)
+            table = np.empty((self._clicks.n_users * in_use, *first.shape[1:]), dtype=first.dtype)
+            for number, rows in own if in_use else ():
+                table[rows] = shards[number].arrays[name]
+            yield name, table

@@ -12,7 +12,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.share import Share, cut
 from unexposed.errors import InputError
 from unexposed.ranks import Ranks
-from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
+from unexposed.training.fingerprint import log_fingerprint, side_fingerprint
 from unexposed.training.side import Side
 
 if TYPE_CHECKING:

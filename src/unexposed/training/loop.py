@@ -12,10 +12,9 @@ import numpy as np
 from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError, Interrupted
-from unexposed.files import archive
-from unexposed.files.claims import check_alike
 from unexposed.progress import Progress, Tick
 from unexposed.ranking.verdict import Rivals
+from unexposed.tensors import refusing
 from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
 from unexposed.training.side import Parameters, Side
 
@@ -82,7 +81,7 @@ def run(
     started, memory = time.monotonic(), trainee.memory
     course = Course()
     if memory is not None and checkpoint is not None:
-        course = _resumed(loop, memory, trainee.parameters, checkpoint, progress)
+        course = _resumed(loop, memory, checkpoint, progress)
     ended, interrupted = COMPLETE, False
     try:
         for number in range(len(course.losses) + 1, loop.epochs + 1):
@@ -170,7 +169,6 @@ def _judge(loop: Loop, course: Course, number: int, current: Parameters) -> floa
 def _resumed(
     loop: Loop,
     memory: Memory,
-    parameters: Callable[[], Parameters],
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> Course:
@@ -179,9 +177,7 @@ def _resumed(
     if kept is None:
         return Course()
     course, state, random = kept
-    with archive.refusing(CHECKPOINT, checkpoint.folder / archive.ARRAYS):
-        if course.best is not None:
-            check_alike(course.best, parameters())
+    with refusing(CHECKPOINT, checkpoint.path):
         memory.restore(state)
         memory.rng.bit_generator.state = random
     course.resumed_at.append(len(course.losses))

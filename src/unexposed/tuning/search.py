@@ -13,7 +13,7 @@ from typing import Any
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
-from unexposed.files.whole import write_whole
+from unexposed.files import write_whole
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT
 from unexposed.training.side import Side

@@ -12,7 +12,7 @@ from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.ranking import held_out
 from unexposed.ranking.held_out import DEFAULT, criterion
-from unexposed.training.checkpoint import log_fingerprint, side_fingerprint
+from unexposed.training.fingerprint import log_fingerprint, side_fingerprint
 from unexposed.tuning.journal import Lock
 from unexposed.tuning.trial import TRAFFIC, has_epochs, load_optuna, parts, usable
 

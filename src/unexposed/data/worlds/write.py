@@ -13,7 +13,7 @@ from unexposed.data.worlds.showings import Showings
 from unexposed.data.worlds.simulate import World
 from unexposed.data.write import click_table, judged_table, write_table
 from unexposed.errors import InputError
-from unexposed.files.whole import write_whole
+from unexposed.files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
