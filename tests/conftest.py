@@ -25,7 +25,7 @@ def pytest_configure() -> None:
     source = Path(unexposed.__file__).parent
     inlined = [path for room in ("engine", "sampling") for path in (source / room).rglob("*.py")]
     edited = max(path.stat().st_mtime for path in inlined)
-    kernels = ("engine/cpu/phases.py", "engine/cpu/shared_phases.py", "engine/cjmf/kernels.py")
+    kernels = ("engine/cpu/phases.py", "engine/cpu/shared_phases.py")
     for kernel in (*kernels, "model/fold_in_kernel.py"):
         if (source / kernel).stat().st_mtime < edited:
             os.utime(source / kernel, (edited, edited))

@@ -1,18 +1,14 @@
-"""A step of CJMF: the losses, which sub-model learns from which pair, and the compiled form."""
+"""A step of CJMF: the losses, and which sub-model learns from which pair."""
 
 import numpy as np
 import pytest
 import torch
-from engine_problem import TOLERANCE, clicks_with, precision
+from engine_problem import clicks_with
 from torch import sigmoid
 from torch.nn.functional import logsigmoid
 
-from unexposed.engine.cjmf import reference as cjmf
-from unexposed.engine.cjmf.build import build
-from unexposed.engine.cjmf.cpu import CpuLearner
-from unexposed.engine.cjmf.reference import ReferenceLearner
-from unexposed.engine.cjmf.step import LEAST, MOST, JointRates, PartedSamples, Rates
-from unexposed.errors import InputError
+from unexposed.engine import cjmf
+from unexposed.engine.cjmf import LEAST, MOST, JointRates, Learner, PartedSamples, Rates
 
 USERS, ITEMS, DIM = 6, 5, 3
 FLOAT64 = {"dtype": torch.float64}
@@ -39,7 +35,7 @@ def start(n_models, *, residual=False, seed=0, scale=0.7, sizes=(USERS, ITEMS, D
 
 def learner(tables, popularity=None, submodel=STILL, exposure=STILL, residual=None):
     popularity = np.linspace(0.2, 1, ITEMS) if popularity is None else popularity
-    return ReferenceLearner(JointRates(submodel, exposure, residual), tables, popularity, **FLOAT64)
+    return Learner(JointRates(submodel, exposure, residual), tables, popularity, **FLOAT64)
 
 
 def batch(users, items, part):
@@ -75,7 +71,7 @@ def test_exposure_and_relevance_stay_in_bounds():
         torch.zeros(1, 2, DIM), torch.zeros(2, 3, DIM), far, torch.tensor([1e-4])
     )
     torch.testing.assert_close(shown, torch.tensor([[LEAST, MOST]]))
-    p = sigmoid(cjmf.bounded_logit(torch.tensor([[-80.0], [0.0], [80.0]]), torch.ones(1)))
+    p = sigmoid(cjmf.bounded(torch.tensor([-80.0, 0.0, 80.0])))
     torch.testing.assert_close(p, torch.tensor([LEAST, 0.5, MOST]))
 
 
@@ -193,112 +189,30 @@ def test_sub_models_learn_the_same_with_a_residual_as_without():
     assert not np.array_equal(after[RESIDUAL[0]], with_residual[RESIDUAL[0]])
 
 
-# the compiled form
+def test_products_are_differentiated_as_plain_autograd_does():
+    generator = torch.Generator().manual_seed(0)
 
-SIZES = (60, 25, 5)  # users, items, dim; the last of each in no batch at all
-BATCH, N_CLICKS = 60, 140  # three batches, the last one partial
-FAST = Rates(1e-2, 1e-3)
+    def normal(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-
-def random_samples(n_models, n=N_CLICKS, seed=1):
-    """Clicks with no drawn item, or up to five."""
-    rng = np.random.default_rng(seed)
-    users = rng.integers(SIZES[0] - 1, size=n)
-    items = [rng.integers(SIZES[1] - 1, size=1 + rng.integers(6)) for _ in range(n)]
-    return batch(users, items, rng.integers(n_models, size=n))
-
-
-def pair_of_learners(n_models, *, residual=True, dtype="float64", threads=1, scale=0.7):
-    optimiser = JointRates(FAST, Rates(2e-2, 1e-2), Rates(5e-3, 3e-2) if residual else None)
-    tables = start(n_models, residual=residual, scale=scale, sizes=SIZES)
-    popularity = np.random.default_rng(2).uniform(0.02, 1, SIZES[1])
-    given = (optimiser, tables, popularity)
-    fast = CpuLearner(*given, dtype=dtype, threads=threads)
-    return fast, ReferenceLearner(*given, dtype=getattr(torch, dtype))
+    users, items = normal(4, 3, 2).requires_grad_(), normal(5, 3, 2).requires_grad_()
+    user_at, item_at = torch.tensor([2, 0, 2]), torch.tensor([[1, 4], [3, 3], [0, 1]])
+    slope, grid = normal(3, 2, 3), cjmf.Grid(user_at, item_at, (4, 5, 3))
+    plain = (users[user_at][:, None] * items[item_at]).sum(-1)
+    fast = cjmf.logits(users, items, grid)
+    torch.testing.assert_close(fast, plain)
+    expected = torch.autograd.grad((plain * slope).sum(), (users, items))
+    found = torch.autograd.grad((fast * slope).sum(), (users, items))
+    torch.testing.assert_close(found, expected)
 
 
-def assert_same_after(fast, oracle, samples, *, epochs, tolerance):
-    for _ in range(epochs):
-        loss = fast.epoch(samples, batch_size=BATCH)
-        assert loss == pytest.approx(oracle.epoch(samples, batch_size=BATCH), rel=tolerance)
-    found, expected = fast.tables(), oracle.tables()
-    assert list(found) == list(expected)
-    for name, table in expected.items():
-        assert np.abs(found[name] - table).max() < tolerance * np.abs(table).max(), name
-
-
-@precision
-@pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("n_models", [1, 2, 5])
-def test_closed_forms_give_the_tables_of_autograd(n_models, residual, dtype):
-    learners = pair_of_learners(n_models, residual=residual, dtype=dtype)
-    samples = random_samples(n_models)
-    assert_same_after(*learners, samples, epochs=5, tolerance=TOLERANCE[dtype])
-
-
-def test_closed_forms_agree_where_probabilities_are_out_of_their_bounds():
-    fast, oracle = pair_of_learners(3, scale=2.5)
-    tables = oracle.tables()
-    users, items = (torch.tensor(tables[name]) for name in SUBMODEL)
-    p = sigmoid(torch.einsum("ucd,icd->uic", users, items))
-    assert ((p < LEAST) | (p > MOST)).double().mean() > 0.1
-    assert_same_after(fast, oracle, random_samples(3), epochs=5, tolerance=1e-9)
-
-
-@precision
-def test_any_number_of_threads_gives_the_same_bits(dtype):
-    samples = random_samples(5)
-    found = []
-    for threads in (1, 2, 3, 9):
-        fast, _ = pair_of_learners(5, dtype=dtype, threads=threads)
-        losses = [fast.epoch(samples, batch_size=32) for _ in range(3)]
-        found.append((losses, fast.tables()))
-    for losses, tables in found[1:]:
-        assert losses == found[0][0]
-        for name, table in tables.items():
-            assert table.tobytes() == found[0][1][name].tobytes(), name
-
-
-def test_samples_in_several_calls_give_the_bits_of_one(monkeypatch):
-    samples = random_samples(3)
-    whole, _ = pair_of_learners(3)
-    whole.epoch(samples, batch_size=20)
-    monkeypatch.setattr("unexposed.engine.cjmf.cpu.SPAN", 50)
-    cut, _ = pair_of_learners(3)
-    cut.epoch(samples, batch_size=20)
-    for name, table in whole.tables().items():
-        assert table.tobytes() == cut.tables()[name].tobytes(), name
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "reference"])
-def test_a_restored_learner_continues_with_the_same_bits(which):
-    samples = random_samples(3)
-    whole = pair_of_learners(3)[which]
-    whole.epoch(samples, batch_size=BATCH)
-    state = {name: array.copy() for name, array in whole.state().items()}
-    other = pair_of_learners(3, scale=0.1)[which]
-    other.epoch(samples, batch_size=BATCH)
-    other.restore(state)
-    for _ in range(2):
-        assert whole.epoch(samples, batch_size=BATCH) == other.epoch(samples, batch_size=BATCH)
+def test_a_restored_learner_continues_with_the_same_bits():
+    tables, samples = start(3, residual=True), batch([0, 1, 4], [[3, 2], [1], [0, 4]], [0, 2, 1])
+    whole, other = (learner(tables, residual=Rates(0.1, 0.0)) for _ in range(2))
+    whole.epoch(samples, batch_size=2)
+    other.restore({name: array.copy() for name, array in whole.state().items()})
+    assert whole.epoch(samples, batch_size=2) == other.epoch(samples, batch_size=2)
     for name, table in whole.tables().items():
         assert table.tobytes() == other.tables()[name].tobytes(), name
     with pytest.raises(ValueError, match="shape"):
-        other.restore(pair_of_learners(2)[which].state())
-
-
-# the choice of a learner
-
-
-def test_the_engine_names_a_learner_and_a_missing_gpu_is_an_error_with_a_cure(monkeypatch):
-    given, placed = (JointRates(STILL, STILL, None), start(2), np.ones(ITEMS)), []
-    for name, kind in (("auto", CpuLearner), ("cpu", CpuLearner), ("reference", ReferenceLearner)):
-        assert type(build(*given, name=name)) is kind
-    monkeypatch.setattr("unexposed.engine.cuda.available", lambda: False)
-    with pytest.raises(InputError, match="use engine cpu or auto"):
-        build(*given, name="cuda")
-    reference = "unexposed.engine.cjmf.build.ReferenceLearner"  # runs on the GPU, too
-    monkeypatch.setattr(reference, lambda *_, device: placed.append(device))
-    monkeypatch.setattr("unexposed.engine.cuda.available", lambda: True)
-    build(*given, name="cuda")
-    assert placed == ["cuda"]
+        other.restore(learner(start(2, residual=True), residual=Rates(0.1, 0.0)).state())

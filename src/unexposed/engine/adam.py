@@ -43,19 +43,28 @@ class RowAdam:
         return {"first": self._first, "second": self._second}
 
     def step(
-        self, rows: Tensor, gradient: Tensor, *, number: int, terms: Tensor | float = 1.0
+        self,
+        rows: Tensor,
+        gradient: Tensor,
+        *,
+        number: int,
+        terms: Tensor | float = 1.0,
+        moves: Tensor | None = None,
     ) -> None:
         """Move these rows, each given once, against their gradient, in step `number` from 1 on.
 
-        The loss has the weight decay of each row `terms` times.
+        The loss has the weight decay of each row `terms` times. Where not all entries of the rows
+        move, `moves` says which do.
         """
-        row = self._table[rows]
-        gradient = gradient + self._weight_decay * terms * row
-        first = BETA1 * self._first[rows] + (1 - BETA1) * gradient
-        second = BETA2 * self._second[rows] + (1 - BETA2) * gradient**2
-        self._first[rows], self._second[rows] = first, second
-        scale = (second / (1 - BETA2**number)).sqrt() + EPSILON
-        self._table[rows] = row - self._learning_rate * (first / (1 - BETA1**number)) / scale
+        tables = self._table, self._first, self._second
+        row, first, second = before = [table.index_select(0, rows) for table in tables]
+        slope = (self._weight_decay * terms * row).add_(gradient)  # in place: fewer passes
+        first = (BETA1 * first).add_((1 - BETA1) * slope)
+        second = (BETA2 * second).add_(slope.square_().mul_(1 - BETA2))
+        scale = (second / (1 - BETA2**number)).sqrt_().add_(EPSILON)
+        moved = row - (first / (1 - BETA1**number)).mul_(self._learning_rate).div_(scale)
+        for table, old, new in zip(tables, before, (moved, first, second), strict=True):
+            table.index_copy_(0, rows, new if moves is None else torch.where(moves, new, old))
 
 
 def memory_of(tables: Mapping[str, Tensor], adam: Mapping[str, RowAdam]) -> dict[str, Tensor]:

@@ -7,13 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices, pair_keys
-from unexposed.engine.cjmf.build import build
-from unexposed.engine.cjmf.reference import item_exposure
-from unexposed.engine.cjmf.step import LEAST, JointRates, PartedSamples, Rates, Tables
+from unexposed.engine import cuda
+from unexposed.engine.cjmf import (
+    LEAST,
+    JointRates,
+    Learner,
+    PartedSamples,
+    Rates,
+    Tables,
+    item_exposure,
+)
 from unexposed.engine.objective import Name
+from unexposed.errors import InputError
 from unexposed.late import torch
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP
@@ -37,7 +44,7 @@ class CJMF(TrainedMethod):
     parts, and the weights of the clicks of part c come from sub-model c, which never saw them.
     (The weights of unclicked pairs drop out, for R̃ = 0.) A residual, added to the vectors of each
     sub-model, learns from all samples by L2. A single sub-model has no part left out.
-    `engine/cjmf` has the mathematics.
+    `engine/cjmf.py` has the mathematics.
     """
 
     name: ClassVar[str] = "cjmf"
@@ -62,18 +69,18 @@ class CJMF(TrainedMethod):
     negatives: int = setting(5, "unclicked items drawn for each click in each epoch", low=1)
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
-    engine: Name = setting("auto", "what runs the steps; they agree, and differ in speed")
+    engine: Name = setting("auto", "where the steps run: cuda, or else the CPU")
 
     def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
-        del side
+        del side, progress
         rng = np.random.default_rng(seed)
         popularity, size = self.popularity(clicks), self.batch_size
-        learner = build(self.optimiser(), self.initial(clicks, rng), popularity, name=self.engine)
+        if self.engine == "cuda" and not cuda.available():
+            raise InputError("engine cuda needs a CUDA GPU and triton; use engine cpu or auto")
+        device = "cuda" if self.engine == "cuda" else "cpu"
+        tables = self.initial(clicks, rng)
+        learner = Learner(self.optimiser(), tables, popularity, device=device)
         part = split(len(clicks), self.n_models, rng)
-
-        kind = type(learner).__name__
-        with noticing(lambda: progress.note(f"compiling {kind}, once on each machine")):
-            learner.compile()
 
         def samples() -> PartedSamples:
             return draw(clicks, part, negatives=self.negatives, rng=rng)
@@ -82,8 +89,8 @@ class CJMF(TrainedMethod):
             lambda: (learner.epoch(b, batch_size=size) for b in samples().batches(size)),
             lambda: learner.epoch(samples(), batch_size=size),
             lambda: kept(learner.tables(), popularity),
-            memory=Memory(kind, learner.state, learner.restore, rng),
-            facts={"engine": kind.removesuffix("Learner").lower()},
+            memory=Memory("Learner", learner.state, learner.restore, rng),
+            facts={"engine": device},
         )
 
     def pairs_of_epoch(self, clicks: Clicks) -> int:

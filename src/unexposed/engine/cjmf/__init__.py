@@ -1,1 +1,0 @@
-"""Engines of CJMF: `step.py` says what a step computes."""
