@@ -20,7 +20,7 @@ from unexposed.experiments.kinds.compare import comparisons
 from unexposed.experiments.results import Line, Results
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Progress
-from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
+from unexposed.tuning.search import deaf_to_ctrl_c, follow_parent
 
 Pair = tuple[str, int]  # arm, seed
 

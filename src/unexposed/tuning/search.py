@@ -1,12 +1,20 @@
-"""Choose settings by Optuna on held-out clicks; judgements are refused."""
+"""Choose settings by Optuna on held-out clicks; judgements are refused.
+
+tune ─▶ processes ─▶ trials of a study in `name.journal` ─▶ `name.json`
+"""
 
 import json
 import multiprocessing
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +24,10 @@ from unexposed.errors import InputError
 from unexposed.files import write_whole
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT
+from unexposed.streams import Messages
 from unexposed.training.side import Side
-from unexposed.tuning.journal import cut_back
-from unexposed.tuning.study import about_task, begin, complete, document, finished, opened
-from unexposed.tuning.trial import TRAFFIC, load_optuna, worth
-from unexposed.tuning.workers import deaf_to_ctrl_c, follow_parent
+from unexposed.tuning.study import begin, complete, document, finished, identity, opened
+from unexposed.tuning.trial import TRAFFIC, Task, load_optuna, worth
 
 FEW = 2000  # held-out clicks that judge a trial; with half of them see experiments/choice/
 SPLITS = 20  # of a tenth each: every click is held out twice, so more of them say little more
@@ -28,8 +35,8 @@ SPLITS = 20  # of a tenth each: every click is held out twice, so more of them s
 
 def space(method: Recommender) -> dict[str, Any]:
     """Search space of each setting: (low, high), log-uniform, or a list of choices."""
-    found = checks.known(type(method)).items()
-    return {name: f.metadata["search"] for name, f in found if f.metadata.get("search")}
+    fields = checks.known(type(method)).items()
+    return {name: f.metadata["search"] for name, f in fields if f.metadata.get("search")}
 
 
 def _with(value: Any, where: Any) -> Any:
@@ -69,14 +76,12 @@ def tune(
     is not trained on, unless `fixed` names `traffic_use`: then training gets a share of its own.
     The first trial takes the settings of `method`, the second those in `start`. Every trial is
     trained with `side`. The best settings are those searched, with the fixed ones in `reported`.
-    Every trial is appended to `folder/name.journal` as it ends, and a stopped study resumes from
-    there; the document of all trials is written to `folder/name.json`, and a study that has no
-    journal any more goes on from it.
+    Every trial is appended to `folder/name.journal` as it ends: a stopped study resumes from
+    there, and several calls may share one. All trials are written to `folder/name.json`.
     """
     if not isinstance(clicks, Clicks):
         raise InputError(f"tuning takes Clicks, got {type(clicks).__name__}")
-    start = dict(start or {})
-    side = side or Side()
+    start, side = dict(start or {}), side or Side()
     if by == TRAFFIC:
         method = _judged_by_traffic(method, side, fixed)
     searched = {
@@ -89,40 +94,27 @@ def tune(
     for what, number in (("trials", trials), ("splits", splits), ("workers", workers)):
         if not isinstance(number, int) or number < 1:
             raise InputError(f"{what} must be at least 1, got {number}")
-    journal = folder.absolute() / f"{name}.journal"
-    task = {
-        "journal": journal,
-        "method": method,
-        "searched": searched,
-        "splits": splits,
-        "held_out": held_out,
-        "split": split,
-        "seed": seed,
-        "side": side,
-        "reported": reported,
-        "by": by,
-    }
-    written = folder / f"{name}.json"
-    done = finished(written, about_task(task, clicks), type(method))
-    if done is not None and not journal.exists():
-        if len(done["trials"]) >= trials:
-            say(f"{written} is finished: remove it to make it again")
-            return done
-        say(f"going on from the {len(done['trials'])} trials in {written}")
+    journal, written = folder.absolute() / f"{name}.journal", folder / f"{name}.json"
+    task = Task(journal, method, searched, splits, held_out, split, seed, side, reported, by)
+    about = identity(task, clicks)
+    if not journal.exists() and (done := finished(written, about, type(method))):
+        if len(done["trials"]) < trials:
+            raise InputError(
+                f"{written} holds {len(done['trials'])} trials, and its journal is gone, so more "
+                "cannot be added: remove it, or give another --out"
+            )
+        say(f"{written} is finished: remove it to make it again")
+        return done
     if split is None and by != TRAFFIC:
         _warn_of_few(round(held_out * len(clicks)), splits, say)
-    try:
+    with _writing(journal):
         folder.mkdir(parents=True, exist_ok=True)
-        if lost := cut_back(journal):
-            say(f"{journal} ended within a line, as on a full disk: dropped {lost:,} bytes")
-        begin(opened(task, worker=0), task, clicks, start, done)
+        begin(task, about, start)
         if workers == 1:
             _work(task, clicks, trials, 0, say)
         else:
             _work_together(task, clicks, trials, workers)
-        found = document(opened(task, worker=0), task, name)
-    except OSError as error:
-        raise InputError(_unwritable(journal, error)) from error
+        found = document(task, name)
     text = json.dumps(found, indent=1) + "\n"
     write_whole(written, lambda path: path.write_text(text, encoding="utf-8"))
     return found
@@ -139,7 +131,7 @@ def _warn_of_few(each: int, splits: int, say: Callable[[str], None]) -> None:
 
 
 def _judged_by_traffic(method: Recommender, side: Side, fixed: tuple[str, ...]) -> Recommender:
-    """The method whose epoch is chosen by traffic, which it does not learn from unless told to."""
+    """The method whose epoch is chosen by traffic, which it does not learn from unless asked to."""
     if side.traffic is None:
         raise InputError("tuning by traffic needs random traffic: give --traffic FILE")
     known = checks.known(type(method))
@@ -149,40 +141,46 @@ def _judged_by_traffic(method: Recommender, side: Side, fixed: tuple[str, ...]) 
     return replace(method, **changes)
 
 
-def _work(
-    task: dict[str, Any], clicks: Clicks, trials: int, worker: int, say: Callable[[str], None]
-) -> None:
-    optuna = load_optuna()
+@contextmanager
+def _writing(journal: Path) -> Iterator[None]:
+    """Turn a failure to write the journal into one sentence."""
+    try:
+        yield
+    except (OSError, AssertionError) as error:
+        # where the journal cannot be written at the end of a trial, Optuna fails over that
+        fault = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(fault, OSError):
+            raise
+        raise InputError(
+            f"cannot write {journal}: {fault.strerror or fault}; make room there and tune again "
+            "to resume the study, or give another --out"
+        ) from error
+
+
+def _work(task: Task, clicks: Clicks, trials: int, worker: int, say: Callable[[str], None]) -> None:
+    states = load_optuna().trial.TrialState
     study = opened(task, worker=worker)
-    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
     def done() -> int:
-        return len(study.get_trials(deepcopy=False, states=ended))
+        return len(study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)))
 
     begun, start = done(), time.monotonic()
 
     def tell(_: Any, trial: Any) -> None:
         best = f", best {study.best_value:.4f}" if complete(study) else ""
-        now = done()
-        each = (time.monotonic() - start) / max(now - begun, 1)
-        rest = timedelta(seconds=round(each * (trials - now)))
-        left = f", {rest} left" if now < trials else ""
-        say(f"{task['method'].name}: trial {now} of {trials}, {_spoken(trial)}{best}{left}")
+        each = (time.monotonic() - start) / max(done() - begun, 1)
+        rest = timedelta(seconds=round(each * (trials - done())))
+        left = f", {rest} left" if done() < trials else ""
+        value = f"{trial.value:.4f}" if trial.state == states.COMPLETE else trial.state.name.lower()
+        say(f"{task.method.name}: trial {done()} of {trials}, {value}{best}{left}")
 
     while done() < trials:
-        try:
-            study.optimize(lambda trial: worth(trial, task, clicks), n_trials=1, callbacks=[tell])
-        except AssertionError as error:
-            # where the journal cannot be written at the end of a trial, Optuna fails over that
-            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+        study.optimize(lambda trial: worth(trial, task, clicks), n_trials=1, callbacks=[tell])
 
 
-def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: int) -> None:
+def _work_together(task: Task, clicks: Clicks, trials: int, workers: int) -> None:
     spawn = multiprocessing.get_context("spawn")  # a fork would share the CUDA context
-    team = [
-        spawn.Process(target=_worker, args=(task, clicks, trials, worker))
-        for worker in range(workers)
-    ]
+    team = [spawn.Process(target=_worker, args=(task, clicks, trials, n)) for n in range(workers)]
     try:
         with deaf_to_ctrl_c():
             for process in team:
@@ -199,30 +197,45 @@ def _work_together(task: dict[str, Any], clicks: Clicks, trials: int, workers: i
         raise InputError("a worker of the study ended early: see its message above")
 
 
-def _worker(task: dict[str, Any], clicks: Clicks, trials: int, worker: int) -> None:
+def _worker(task: Task, clicks: Clicks, trials: int, worker: int) -> None:
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
     follow_parent()
     try:
-        _work(task, clicks, trials, worker, _print)
-    except (OSError, AssertionError) as error:  # AssertionError: as in `tune`
-        fault = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(fault, OSError):
-            raise
-        _print(_unwritable(task["journal"], fault))
+        with _writing(task.journal):
+            _work(task, clicks, trials, worker, say)
+    except InputError as error:
+        say(str(error))
         sys.exit(1)
 
 
-def _unwritable(journal: Path, error: OSError) -> str:
-    return (
-        f"cannot write {journal}: {error.strerror or error}; make room there and tune again "
-        "to resume the study, or give another --out"
-    )
+# Processes that Ctrl-C does not reach and that end with their parent
 
 
-def _spoken(trial: Any) -> str:
-    """The value of a complete trial, or the state of any other."""
-    state = trial.state.name.lower()
-    return f"{trial.value:.4f}" if state == "complete" else state
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Block Ctrl-C for processes started in this context, even while they import.
+
+    The parent alone receives it, at the end of the context or while it waits for the processes.
+    """
+    signal.siginterrupt(signal.SIGINT, True)  # polars makes a wait restart after Ctrl-C
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def follow_parent() -> None:
+    """End this process when its parent ends, even if killed."""
+    sys.stderr = Messages(sys.stderr)
+
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

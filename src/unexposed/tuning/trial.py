@@ -1,7 +1,8 @@
 """One trial of a study: train its settings, and judge them by held-out clicks."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from unexposed import progress as show
 from unexposed import settings as checks
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Impressions
-from unexposed.data.split import split as parted
+from unexposed.data.split import split as named_split
 from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.model.model import Model
@@ -29,49 +30,56 @@ TRAFFIC = "traffic"  # in place of a criterion on held-out clicks
 REPORTS = 5  # epochs between two reports to the pruner
 
 
-def parts(task: dict[str, Any], clicks: Clicks, number: int) -> tuple[Clicks, Clicks]:
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What the trials of a study have in common."""
+
+    journal: Path
+    method: Recommender
+    searched: dict[str, Any]  # setting → (low, high), or a list of choices
+    splits: int
+    held_out: float  # share of the clicks
+    split: str | None  # a rule in place of that share
+    seed: int
+    side: Side
+    reported: tuple[str, ...]  # settings that are told beside those searched
+    by: str  # a criterion for methods without epochs, or traffic
+
+
+def parts(task: Task, clicks: Clicks, number: int) -> tuple[Clicks, Clicks]:
     """The clicks to train on and the clicks held out in this split."""
-    if task["split"] is None:
-        return clicks.hold_out(fraction=task["held_out"], seed=number)
-    return parted(clicks, task["split"], seed=number)
+    if task.split is None:
+        return clicks.hold_out(fraction=task.held_out, seed=number)
+    return named_split(clicks, task.split, seed=number)
 
 
-def worth(trial: Any, task: dict[str, Any], clicks: Clicks) -> float:
+def worth(trial: Any, task: Task, clicks: Clicks) -> float:
     """Train one trial's settings and average their held-out quality over splits."""
-    method = replace(
-        task["method"], **{k: _suggest(trial, k, where) for k, where in task["searched"].items()}
-    )
-    if "refit" in checks.known(type(method)):
-        method = replace(method, refit=False)  # the second training would not be judged
-    total, epochs = 0.0, []
-    said: dict[str, list[list[float]]] = {}
-    for number in range(task["splits"]):
+    drawn = {name: _suggest(trial, name, where) for name, where in task.searched.items()}
+    if "refit" in checks.known(type(task.method)):
+        drawn["refit"] = False  # the second training would not be judged
+    method = replace(task.method, **drawn)
+    values, epochs, rated = [], [], list[dict[str, list[float]]]()
+    for number in range(task.splits):
         train, held_out = parts(task, clicks, number)
         watch = _Pruning(trial) if number == 0 else show.Silent()
+        given: dict[str, Any] = {"seed": number, "progress": watch, "side": task.side}
         try:
-            model, found = judged(
-                method,
-                train,
-                held_out,
-                seed=number,
-                progress=watch,
-                side=task["side"],
-                by=task["by"],
-            )
+            model, value = judged(method, train, held_out, by=task.by, **given)
         except InputError as error:  # training fails with these settings
             trial.set_user_attr("refused", str(error))
             raise load_optuna().TrialPruned from error
-        total += found
+        values.append(value)
         epochs.append(model.facts.get("best_epoch"))
-        by_all = model.facts.get("criteria") or qualities(
-            model.scores, train, held_out, others(task["side"], train, held_out)
+        rated.append(
+            model.facts.get("criteria")
+            or qualities(model.scores, train, held_out, others(task.side, train, held_out))
         )
-        for name, value in by_all.items():
-            said.setdefault(name, []).append(value)
-    trial.set_user_attr("criteria", {k: np.mean(v, axis=0).tolist() for k, v in said.items()})
+    means = {name: np.mean([one[name] for one in rated], axis=0).tolist() for name in rated[0]}
+    trial.set_user_attr("criteria", means)
     if has_epochs(method):
         trial.set_user_attr("best_epochs", epochs)
-    return total / task["splits"]
+    return sum(values) / len(values)
 
 
 def judged(
@@ -86,29 +94,24 @@ def judged(
 ) -> tuple[Model, float]:
     """Train a model and judge it by its held-out clicks.
 
-    A method with epochs reports the quality by which it chose its epoch. Any other method trains
-    once without the held-out clicks, which then judge its ranking by the criterion `by`.
+    A method with epochs has the quality by which it chose its epoch: the mean over the window of
+    epochs that ends with the best. Any other method trains once without the held-out clicks, which
+    then judge its ranking by the criterion `by`.
     """
+    side = side or Side()
+    usual = usable(side, method)
     if has_epochs(method):
-        given = None if side is None else usable(side, method)
-        model = method.fit(train, held_out, seed=seed, side=given, progress=progress)
-        return model, chosen_quality(model)
+        model = method.fit(train, held_out, seed=seed, side=usual, progress=progress)
+        return model, float(model.facts["best_value"])
     nothing = held_out.pick(np.zeros(len(held_out), dtype=bool))
-    given = None if side is None else usable(side, method)
-    model = method.fit(train, nothing, seed=seed, side=given, progress=progress)
+    model = method.fit(train, nothing, seed=seed, side=usual, progress=progress)
     if by == TRAFFIC:
-        assert side is not None
         assert side.traffic is not None
         k = criterion(DEFAULT).k
         return model, ByTraffic.of(side.traffic, train.union(held_out), k=k)(model.scores)
-    among = others(side or Side(), train, held_out)
+    among = others(side, train, held_out)
     values = quality_of_users(model.scores, train, held_out, criterion(by), among)
     return model, float(values.mean())
-
-
-def chosen_quality(model: Model) -> float:
-    """Mean quality over the window of epochs that ends with the best one, which it chose."""
-    return float(model.facts["best_value"])
 
 
 class _Pruning(show.Silent):

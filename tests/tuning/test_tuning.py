@@ -9,10 +9,10 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from multiprocessing.context import SpawnProcess
 from typing import ClassVar
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -31,7 +31,6 @@ from unexposed.progress import Silent
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, held_out_quality
 from unexposed.settings import setting
 from unexposed.tuning import search, trial
-from unexposed.tuning.journal import cut_back
 from unexposed.tuning.search import space, tune
 from unexposed.tuning.study import best_settings
 from unexposed.tuning.trial import judged
@@ -107,33 +106,6 @@ def test_a_method_without_epochs_is_trained_once_and_judged_on_clicks_it_never_s
     assert (best["settings"], best["epochs"]) == ({"exponent": max(1.0, -1.0, key=value)}, None)
 
 
-def test_a_study_without_its_journal_goes_on_from_the_trials_of_its_document(
-    clicks, tmp_path, monkeypatch
-):
-    first = study(clicks, tmp_path, trials=12)
-    (tmp_path / "study.journal").unlink()
-    trained, said = mock.Mock(side_effect=judged), list[str]()
-    monkeypatch.setattr(trial, "judged", trained)
-    more = study(clicks, tmp_path, trials=14, say=said.append)
-    assert said[0] == f"going on from the 12 trials in {tmp_path / 'study.json'}"
-    assert trained.call_count == 2
-    assert more["trials"][:12] == first["trials"]
-    assert len(more["trials"]) == 14
-    best = max(more["trials"], key=lambda each: each["value"])
-    assert best["number"] == more["best"]["trial"]
-    if best["number"] == first["best"]["trial"]:
-        assert more["best"] == first["best"]
-
-
-def test_a_study_goes_on_from_no_document_of_other_splits(clicks, tmp_path, monkeypatch):
-    study(clicks, tmp_path, trials=3, splits=2)
-    (tmp_path / "study.journal").unlink()
-    trained = mock.Mock(side_effect=judged)
-    monkeypatch.setattr(trial, "judged", trained)
-    study(clicks, tmp_path, trials=4)
-    assert trained.call_count == 4
-
-
 def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
     train, held_out = clicks.hold_out(fraction=0.2, seed=0)
     for epoch_by, window in (("held_out", 3), ("validation", 1)):
@@ -173,65 +145,54 @@ def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tm
     assert tried("a", 0)[1:] != tried("c", 10**23)[1:]  # a seed may exceed 64 bits
 
 
-def test_a_study_resumes_where_it_stopped(clicks, tmp_path):
+def test_a_study_resumes_where_it_stopped_and_a_finished_one_needs_no_journal(clicks, tmp_path):
     first = study(clicks, tmp_path, trials=2)
     again = study(clicks, tmp_path, trials=4)
     assert again["trials"][:2] == first["trials"]
     assert len(again["trials"]) == 4
+    (tmp_path / "study.journal").unlink()
     assert study(clicks, tmp_path, trials=4) == again
-
-
-def test_a_trial_left_running_is_failed_and_replaced(clicks, tmp_path):
-    study(clicks, tmp_path, trials=1)
-    stored(tmp_path / "study.journal").ask()  # left by a killed worker
-    states = [t["state"] for t in study(clicks, tmp_path, trials=2)["trials"]]
-    assert states == ["complete", "fail", "complete"]
-
-
-def test_a_torn_journal_loses_only_its_torn_end(clicks, tmp_path):
-    first = study(clicks, tmp_path, trials=2)
-    journal = tmp_path / "study.journal"
-    torn = '{"op_code":5,"worker'
-    journal.write_text(journal.read_text() + torn + torn + "\n")
-    said = []
-    again = study(clicks, tmp_path, trials=3, say=said.append)
-    assert again["trials"][:2] == first["trials"]
-    assert any(f"dropped {len(torn + torn) + 1} bytes" in line for line in said)
-    assert len(study(clicks, tmp_path, trials=4)["trials"]) == 4
+    with pytest.raises(InputError, match="holds 4 trials, and its journal is gone"):
+        study(clicks, tmp_path, trials=5)
 
 
 def no_space(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_ends_a_study_in_one_sentence_and_it_resumes(clicks, tmp_path, monkeypatch):
-    calls = iter(range(30))
+def test_a_full_disk_is_one_sentence_and_costs_the_torn_line_alone(clicks, tmp_path, monkeypatch):
+    first, calls = study(clicks, tmp_path, trials=2), iter(range(30))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            optuna.storages.journal._file.os,
-            "fsync",
-            lambda _: no_space() if next(calls, None) is None else None,
-        )
+        full = lambda _: no_space() if next(calls, None) is None else None  # noqa: E731
+        patch.setattr(optuna.storages.journal._file.os, "fsync", full)
         with pytest.raises(InputError, match="study.journal: No space left on device; make room"):
             study(clicks, tmp_path, trials=50)
-    assert len(study(clicks, tmp_path, trials=8)["trials"]) >= 8
-    assert cut_back(tmp_path / "study.journal") == 0
-
-
-def test_a_folder_that_cannot_be_written_is_refused(clicks, tmp_path):
+    journal = tmp_path / "study.journal"
+    journal.write_text(journal.read_text() + '{"op_code":5,"worker')
+    assert study(clicks, tmp_path, trials=8)["trials"][:2] == first["trials"]
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="study.journal: Not a directory"):
         study(clicks, tmp_path / "file" / "out")
 
 
-def test_the_lock_of_a_killed_process_is_ignored(clicks, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    study(clicks, Path("out"), trials=1)
-    os.symlink("out/study.journal", "out/study.journal.lock")  # as Optuna's own lock would leave it
-    assert len(study(clicks, Path("out"), trials=2)["trials"]) == 2
+# Several processes
 
 
-def test_workers_end_with_a_killed_parent(tmp_path):
+@pytest.mark.slow
+def test_several_processes_share_one_study_and_report_their_own_trials(clicks, tmp_path, capfd):
+    document = study(clicks, tmp_path, trials=4, workers=2)
+    assert 4 <= len(document["trials"]) <= 5
+    said = [line for line in capfd.readouterr().err.splitlines() if "trial" in line]
+    assert len(said) == len(document["trials"])
+    assert any(re.search(r"trial \d of 4, .*, 0:\d\d:\d\d left$", line) for line in said)
+    with ThreadPoolExecutor(2) as pool:  # two calls at once
+        list(pool.map(lambda _: study(clicks, tmp_path, trials=12), range(2)))
+    numbers = [trial["number"] for trial in study(clicks, tmp_path, trials=12)["trials"]]
+    assert 12 <= len(numbers) == len(set(numbers)) <= 14
+
+
+@pytest.mark.slow
+def test_processes_end_with_a_killed_parent(tmp_path):
     code = (
         "from pathlib import Path\n"
         "from unexposed.methods import make\n"
@@ -256,26 +217,32 @@ def test_workers_end_with_a_killed_parent(tmp_path):
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_ctrl_c_ends_workers_without_a_traceback_and_keeps_their_trials(tmp_path):
+@pytest.mark.slow
+def test_ctrl_c_ends_processes_without_a_traceback_and_keeps_their_trials(tmp_path):
     write_table(click_table(world(40, 20, seed=0).clicks(seed=0)), tmp_path / "log.csv")
     command = "tune --methods wmf --train log.csv --set epochs=1 --set dim=2 --out . --workers 2"
     code, err = interrupted_at(f"{command} --trials 1000000", "trial 1 of", tmp_path)
     assert code == 130, err
     assert err.endswith("interrupted\n")
     assert "Traceback" not in err
-    assert not list(tmp_path.glob(".unexposed*"))
-    cut_back(tmp_path / "log_wmf.journal")
     assert stored(tmp_path / "log_wmf.journal").best_value > 0
 
 
-def test_several_workers_share_one_study_and_report_their_own_trials(clicks, tmp_path, capfd):
-    document = study(clicks, tmp_path, trials=4, workers=2)
-    assert 4 <= len(document["trials"]) <= 5
-    assert document["best"]["value"] > 0
-    told = [line for line in capfd.readouterr().err.splitlines() if "trial" in line]
-    assert len(told) == len(document["trials"])
-    assert not any("running" in line for line in told)
-    assert any(re.search(r"trial \d of 4, .*, 0:\d\d:\d\d left$", line) for line in told)
+def test_processes_start_deaf_to_ctrl_c(clicks, tmp_path, monkeypatch):
+    seen: list[bool] = []
+
+    def start(_: SpawnProcess) -> None:
+        seen.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        study(clicks, tmp_path, workers=2)
+    assert seen == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+# What is refused
 
 
 def log(pairs, names="ab"):
@@ -299,6 +266,7 @@ FIRST, SAME_SUMS = all_but((0, 0), (1, 1)), all_but((0, 1), (1, 0))
         ({"method": make("mf", **SMALL | {"epochs": 4})}, "held"),
         ({"method": make("mf", **SMALL, criterion="wtd")}, "held"),
         ({"splits": 2}, "splits"),
+        ({"method": make("ease")}, "method"),
     ],
 )
 def test_a_study_of_something_else_is_refused_by_name(tmp_path, change, differs):
@@ -306,25 +274,6 @@ def test_a_study_of_something_else_is_refused_by_name(tmp_path, change, differs)
     study(log(FIRST), tmp_path, trials=1)
     with pytest.raises(InputError, match=f"holds a study whose {differs} differ"):
         study(**{"clicks": log(FIRST), "folder": tmp_path, "trials": 1} | change)
-
-
-def test_a_study_from_before_a_setting_existed_resumes(clicks, tmp_path, monkeypatch):
-    def older(cls):
-        return {k: f for k, f in known(cls).items() if k != "quality_window"}
-
-    known = checks.known
-    with monkeypatch.context() as patch:
-        patch.setattr(checks, "known", older)
-        first = study(clicks, tmp_path, trials=1)
-    assert "quality_window" not in first["held"]
-    assert len(study(clicks, tmp_path, trials=2)["trials"]) == 2
-
-
-def test_a_method_without_epochs_is_tuned_by_one_criterion_only(clicks, tmp_path, monkeypatch):
-    monkeypatch.setitem(METHODS, "power", Power)
-    study(clicks, tmp_path, make("power"), trials=1, by="wtd")
-    with pytest.raises(InputError, match="holds a study whose by differ"):
-        study(clicks, tmp_path, make("power"), trials=1)
 
 
 def test_a_method_without_a_search_space_and_judgements_are_refused(clicks, tmp_path):
@@ -392,29 +341,6 @@ def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch, cap
         study(clicks, tmp_path)
     assert not (tmp_path / "study.json").exists()
     assert not caplog.records  # Optuna would print the traceback
-
-
-def test_a_disk_that_fills_at_the_end_of_a_trial_is_one_sentence_even_in_a_worker(
-    clicks, tmp_path, monkeypatch, capfd
-):
-    def optimize(*_, **__):
-        try:
-            no_space()
-        finally:
-            raise AssertionError("Should not reach.")  # as Optuna does
-
-    def together(task, clicks, trials, workers):  # in this process
-        search._worker(task, clicks, trials, 0)
-
-    monkeypatch.setattr(optuna.study.Study, "optimize", optimize)
-    with pytest.raises(InputError, match="study.journal.*No space left on device"):
-        study(clicks, tmp_path)
-    monkeypatch.setattr(search, "follow_parent", lambda: None)
-    monkeypatch.setattr(search, "_work_together", together)
-    with pytest.raises(SystemExit):
-        study(clicks, tmp_path, workers=2)
-    (line,) = capfd.readouterr().err.splitlines()
-    assert "study.journal: No space left on device; make room" in line
 
 
 def test_few_held_out_clicks_are_said_to_choose_by_luck(clicks, tmp_path, monkeypatch):
