@@ -4,8 +4,8 @@ from typing import Literal
 import pytest
 
 from unexposed import settings
+from unexposed.api.methods import as_methods
 from unexposed.errors import InputError
-from unexposed.evaluation.compare import parse_methods
 from unexposed.methods import METHODS, make
 from unexposed.settings import setting
 
@@ -61,7 +61,7 @@ def test_text_that_does_not_fit_a_setting_is_refused(name, text, complaint):
 
 
 def test_an_assignment_reaches_every_method_that_has_it_unless_the_method_carries_its_own():
-    made = parse_methods("popularity, mf,ubo:strategy=joint:dim=4", ["dim=9", "mf.epochs=3"])
+    made = as_methods("popularity, mf,ubo:strategy=joint:dim=4", ["dim=9", "mf.epochs=3"])
     assert list(made) == ["popularity", "mf", "ubo:strategy=joint:dim=4"]
     assert (made["mf"].dim, made["mf"].epochs) == (9, 3)
     ubo = made["ubo:strategy=joint:dim=4"]
@@ -82,7 +82,7 @@ def test_an_assignment_reaches_every_method_that_has_it_unless_the_method_carrie
 )
 def test_a_mistake_in_methods_or_settings_is_named(names, assignments, complaint):
     with pytest.raises(InputError, match=complaint):
-        parse_methods(names, assignments)
+        as_methods(names, assignments)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_setting_is_found_by_the_name_that_other_libraries_give_it(method, nam
     with pytest.raises(InputError, match=f"did you mean '{meant}'"):
         make(method, **{name: 1})
     with pytest.raises(InputError, match=f"did you mean '{meant}'"):
-        parse_methods(method, [f"{name}=1"])
+        as_methods(method, [f"{name}=1"])
 
 
 def test_every_setting_that_others_name_exists():

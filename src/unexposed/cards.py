@@ -80,6 +80,20 @@ def text(value: Any, limit: int = LONGEST) -> str:
     return plain(str(value)[: 2 * limit], limit)
 
 
+def as_text(card: Card) -> str:
+    """The table of the card with its note, in columns of text."""
+    rows = [[text(cell, LONGEST_FACT) for cell in row] for row in (card.heads, *card.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, *filter(None, [card.note])])
+
+
 def html(card: Card) -> str:
     """The card as a piece of HTML without scripts, classes or anything from elsewhere."""
     parts = [f"<div><strong>{escape(card.title)}</strong></div>"]

@@ -109,7 +109,11 @@ def test_compare_gives_a_row_for_each_method_and_metric_with_interval_and_p(comp
     assert frame["p_holm"].min() < 1
     assert comparison.frame("pandas").shape == frame.shape
     assert f"best ndcg@10: {best['method'].item()}" in repr(comparison)
-    assert "95 % interval" in comparison._repr_html_()
+    heads, *rows, note = str(comparison).splitlines()
+    assert heads.split() == ["method", "ndcg@10", "recall@10", "seconds"]
+    assert [row.split()[0] for row in rows] == [result.label for result in comparison.results]
+    assert "† below the best" in note
+    assert "† below the best" in comparison._repr_html_()
 
 
 def test_a_method_given_as_an_object_is_labelled_by_what_it_changes(comparison):
@@ -211,3 +215,7 @@ def test_a_known_data_set_is_compared_by_its_entry(data_dir, monkeypatch):
     monkeypatch.setenv("UNEXPOSED_DATA", str(data_dir))
     found = ux.compare(ux.DATASETS["ml_100k"], "popularity,random", seeds=1, metrics="ndcg@10")
     assert "best ndcg@10: popularity" in repr(found)
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(ux, name) is not None for name in ux.__all__)

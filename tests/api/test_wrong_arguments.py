@@ -94,7 +94,7 @@ CASES = {
     ),
     "compare: judged missing": (
         lambda split, model: ux.compare(split.train, "mf", protocol="judged"),
-        "protocol 'judged' needs judged pairs",
+        "protocol 'judged' cannot judge by clicks alone",
     ),
     "compare: seeds": (lambda split, model: ux.compare(split, "mf", seeds="2"), "seeds must be"),
     "compare: no log": (lambda split, model: ux.compare(None, "mf"), "cannot be read from a None"),

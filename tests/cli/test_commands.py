@@ -1,6 +1,5 @@
 """Commands from a log to a judgement: what they print, and where."""
 
-import inspect
 import json
 import os
 
@@ -125,11 +124,10 @@ def test_simulate_writes_what_was_shown_and_random_traffic(done):
     assert (both["propensity"] - both["exposure"]).abs().max() < 1e-4
 
 
-def test_every_command_is_in_the_help_and_in_a_file_of_its_own_name(done):
+def test_every_command_is_in_the_help(done):
     out, _ = done("--help")
     for command in cli.COMMANDS:
         assert command.__name__ in out
-        assert inspect.unwrap(command).__module__ == f"unexposed.cli.{command.__name__}"
 
 
 def test_help_and_version_do_not_wait_for_torch():

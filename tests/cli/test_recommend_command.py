@@ -221,11 +221,11 @@ def test_the_delimiter_belongs_to_the_newer_log_where_there_is_one(done, umf):
     assert lines(out)[0][:4] == ["user", "item", "title", "rank"]
 
 
-def test_similar_items_and_users_are_printed(done, umf):
+def test_similar_items_are_printed(done, umf):
     header, *rows = lines(done("similar model --item i3 -k 2")[0])
     assert (header[0], len(rows)) == ("item", 2)
     assert "i3" not in {row[0] for row in rows}
-    out, _ = done("similar model --user u3 -k 2 --json")
+    out, _ = done("similar model --item i3 -k 2 --json")
     assert [row["rank"] for row in json.loads(out)] == [1, 2]
 
 

@@ -92,7 +92,6 @@ LINES = {
     "compare --dataset coats --methods mf": "'coat'",
     "compare --dataset yahoo_r3 --methods mf --data-dir .": "webscope",
     "compare --dataset coat --methods mf --data-dir nowhere": "nowhere does not exist",
-    "compare --train log.csv --methods mf": "--judged",
     "recommend log.csv": "is not a model folder",
     "recommend model -k 99 --out taken.csv": "k must be between 1 and 7 items, got 99",
     "recommend model --out out.xlsx": ".csv",
@@ -105,11 +104,9 @@ LINES = {
     "recommend model --new-clicks new.csv": "none of these users has a click",
     "recommend model --title name": "--titles gives: give both",
     "recommend model --titles new.csv --title user": "new.csv names no item of the model",
-    "similar model": "--item ID or --user ID",
     "simulate --out world --dataset ml_100k --generator siato": "did you mean 'saito'",
     "simulate --out world --attention 0.3": "add --impressions",
     "simulate --out world --impressions --attention 0": "attention must lie in",
-    "similar model --user u1 --titles log.csv": "names items",
     "similar model --item i1": "has no item vectors",
 }
 

@@ -80,7 +80,7 @@ def test_an_oracle_is_neither_the_best_nor_tested():
 
     results = [of("mf", 0.2), of("seer", 0.9), of("bpr", 0.4)]
     comparison = Comparison(by, 30, 2, results, given={"seer": "oracle"})
-    table = tables.comparison_table(comparison)
+    table = tables.document_table(comparison.document())
     labels, first = (list(table.columns[at].cells) for at in (0, 1))
     assert labels == ["mf", "seer (oracle)", "bpr"]
     assert [("bold" in cell, "†" in cell) for cell in first] == [
@@ -96,4 +96,4 @@ def test_an_oracle_is_neither_the_best_nor_tested():
         0,
     )
     alone = Comparison(by, 30, 2, results[1:2], given={"seer": "oracle"})
-    assert "bold" not in next(iter(tables.comparison_table(alone).columns[1].cells))
+    assert "bold" not in next(iter(tables.document_table(alone.document()).columns[1].cells))

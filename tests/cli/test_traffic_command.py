@@ -43,14 +43,10 @@ def test_compare_refuses_traffic_that_judges_and_takes_other_traffic(random_csv,
 def test_tune_by_traffic_judges_trials_by_it(random_csv, run, done):
     pytest.importorskip("optuna")
     words = f"tune --train log.csv --methods mf,ease --out studies --trials 1 {SMALL}"
-    out, err = done(f"{words} --traffic random.csv --by traffic --json")
+    out, err = done(f"{words} --traffic random.csv --criterion traffic --json")
     found, _ = json.loads(out)
     assert found["criterion"] == "traffic"
     assert "mf: quality on random traffic" in err
-    for wrong, said in (
-        ("--by traffic", "--by traffic needs --traffic FILE"),
-        ("--by luck", "--by is held_out or traffic, got 'luck'"),
-    ):
-        code, _, err = run(f"{words} {wrong}")
-        assert code == 2
-        assert said in err
+    code, _, err = run(f"{words} --criterion traffic")
+    assert code == 2
+    assert "--criterion traffic needs --traffic FILE" in err

@@ -5,7 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from unexposed.api.inputs import NO_COLUMNS, as_judged, as_methods, as_protocol
+from unexposed.api.inputs import NO_COLUMNS, as_judged, as_protocol
+from unexposed.api.methods import as_methods
 from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import match

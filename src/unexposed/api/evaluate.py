@@ -9,22 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from unexposed.api.inputs import (
-    Columns,
-    as_impressions,
-    as_judged,
-    as_model_of,
-    as_protocol,
-)
+from unexposed.api.inputs import as_columns, as_impressions, as_judged, as_model, as_protocol
 from unexposed.cards import Card, HasCard
 from unexposed.data.ids import column
 from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.log import Say
 from unexposed.data.pairs import Indices
 from unexposed.data.write import Library, as_frame
 from unexposed.evaluation import protocols
 from unexposed.evaluation.beside import of_document
 from unexposed.evaluation.describe import describe
-from unexposed.evaluation.protocols import DEFAULT, Protocol
+from unexposed.evaluation.protocols import DEFAULT, Protocol, choice
 from unexposed.model.model import Model
 from unexposed.ranking.verdict import RIVAL, Verdict
 
@@ -38,12 +33,24 @@ class Evaluation(HasCard):
     model: Model
     judged: Judgements | Impressions
     protocol: Protocol
-    users: Indices
-    values: dict[str, NDArray[np.float64]]
+
+    @cached_property
+    def _evaluated(self) -> protocols.Evaluation:
+        return protocols.evaluate(self.model, self.judged, self.protocol)
+
+    @property
+    def users(self) -> Indices:
+        """The indices of the users that the protocol evaluates."""
+        return self._evaluated.users
+
+    @property
+    def values(self) -> dict[str, NDArray[np.float64]]:
+        """The values of every metric, one for each of `users`."""
+        return self._evaluated.values
 
     def means(self) -> dict[str, float]:
         """The mean over users of every metric."""
-        return {name: float(values.mean()) for name, values in self.values.items()}
+        return self._evaluated.means()
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -117,24 +124,36 @@ def evaluate(
     protocol: str | Protocol = DEFAULT,
     *,
     metrics: str | Iterable[str] | None = None,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    threshold: float | None = None,
-    delimiter: str | None = None,
+    say: Say | None = None,
+    **columns: Any,
 ) -> Evaluation:
     """Evaluate a model on judged pairs by a protocol: every metric for every user.
 
     `model` may be the folder of a saved one. `judged` are Judgements, a file or frame that
     `read_judged` can read, or later Clicks, which are all relevant; for `off_policy`, Impressions
-    with propensities, or Clicks that hold them.
+    with propensities, or Clicks that hold them. `columns` are the keywords of `read_log`.
     """
-    by, columns = as_protocol(protocol, metrics), Columns(user, item, rating, threshold, delimiter)
-    model = as_model_of(model, judged, columns)
-    pairs: Judgements | Impressions
+    found = prepared(model, judged, protocol, metrics=metrics, say=say, **columns)
+    found.means()  # what cannot be evaluated is refused here
+    return found
+
+
+def prepared(
+    model: Any,
+    judged: Any,
+    protocol: str | Protocol | None,
+    *,
+    metrics: str | Iterable[str] | None = None,
+    say: Say | None = None,
+    **columns: Any,
+) -> Evaluation:
+    """An evaluation whose figures are computed when they are asked for."""
+    by, words = as_protocol(DEFAULT if protocol is None else protocol, metrics), as_columns(columns)
     if by.candidates == "logged":
-        pairs = as_impressions(judged, columns)
-    else:
-        pairs = as_judged(judged, model, columns, by)
-    found = protocols.evaluate(model, pairs, by)
-    return Evaluation(model, pairs, by, found.users, found.values)
+        shown = as_impressions(judged, words, say=say)
+        return Evaluation(as_model(model, shown), shown, by)
+    model = as_model(model, judged, words)
+    pairs = as_judged(judged, model, words, by, say=say)
+    if protocol is None and say is not None and (taken := choice(pairs, by)):
+        say(taken)
+    return Evaluation(model, pairs, by)

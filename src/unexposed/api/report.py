@@ -5,11 +5,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from unexposed.api.inputs import Columns, as_judged, as_model, as_protocol
+from unexposed.api.inputs import as_columns, as_judged, as_model, as_protocol
 from unexposed.cards import Card, HasCard
+from unexposed.data.log import Say
 from unexposed.errors import InputError, as_path
 from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.model.model import Model
 from unexposed.report import experiments, pages
 
 
@@ -17,7 +17,7 @@ from unexposed.report import experiments, pages
 class Page(HasCard):
     """A page that was written, and everything on it as plain data."""
 
-    path: Path
+    path: Path | None  # None: nothing was written
     document: dict[str, Any]
 
     def __repr__(self) -> str:
@@ -25,44 +25,49 @@ class Page(HasCard):
 
     def card(self) -> Card:
         """Where the page is."""
-        return Card("Page", {"open in a browser": self.path.absolute()})
+        where = "nowhere" if self.path is None else self.path.absolute()
+        return Card("Page", {"open in a browser": where})
 
 
 def report(
     model: Any,
-    out: str | Path,
+    out: str | Path | None,
     *,
     judged: Any = None,
     protocol: str | Protocol | None = None,
     titles: Any = None,
     title: str | None = None,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    threshold: float | None = None,
-    delimiter: str | None = None,
+    say: Say | None = None,
+    **columns: Any,
 ) -> Page:
     """Write a self-contained page about a model, or about a folder of experiments.
 
     `judged` and `titles` are files or frames; `judged` may also be Judgements or later Clicks.
+    `columns` are the keywords of `read_judged`. Without `out` nothing is written, and the page is
+    its `document` alone.
     """
-    out = as_path(out, "the page to write")
+    words, tell = as_columns(columns), say or (lambda _: None)
+    out = None if out is None else as_path(out, "the page to write")
     folder = Path(model) if isinstance(model, str | PathLike) else None
-    if folder is not None and pages.kind_of(folder) == "experiments":
-        if any(given is not None for given in (judged, protocol, titles, title)):
+    kind = "model" if folder is None else pages.kind_of(folder)
+    if out is not None:
+        pages.check_out(kind, out)
+    if folder is not None and kind == "experiments":
+        if columns or any(given is not None for given in (judged, protocol, titles, title)):
             raise InputError(f"{folder} holds experiments: judged and titles are for a model")
-        pages.check_out("experiments", out)
-        document = experiments.document(folder, lambda _: None)
-        pages.write_experiments(document, out)
-        return Page(out / pages.PAGE, document)
-    pages.check_out("model", out)
-    found: Model = as_model(model)
-    columns = Columns(user, item, rating, threshold, delimiter)
-    by = None if protocol is None else as_protocol(protocol)
-    if judged is not None:
-        by = by or as_protocol(DEFAULT)
-        judged = as_judged(judged, found, columns, by)
-    given = pages.Given(judged, by, titles, title, columns.given())
-    document = pages.model_document(found, given)
-    pages.write_model(document, out)
-    return Page(out, document)
+        document = experiments.document(folder, tell)
+        written = [] if out is None else pages.write_experiments(document, out)
+        page = None if out is None else out / pages.PAGE
+    else:
+        found = as_model(model)
+        by = None if protocol is None else as_protocol(protocol)
+        if judged is not None and not isinstance(judged, str | PathLike):
+            by = by or as_protocol(DEFAULT)
+            judged = as_judged(judged, found, words, by)
+        given = pages.Given(judged, by, titles, title, words.of_judged())
+        document = pages.model_document(found, given, say=tell)
+        written = [] if out is None else pages.write_model(document, out, given)
+        page = out
+    for line in written:
+        tell(line)
+    return Page(page, document)

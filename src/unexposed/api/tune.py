@@ -1,6 +1,6 @@
 """`ux.tune`: the settings of a method, chosen on held-out clicks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,21 +10,26 @@ import polars as pl
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.api.inputs import Columns, as_clicks, as_methods
+from unexposed.api.inputs import as_clicks, as_columns, as_dataset, as_traffic, disliked
+from unexposed.api.methods import as_methods
 from unexposed.cards import Card, Curve, HasCard, text
+from unexposed.data.datasets import Dataset
+from unexposed.data.log import Say
 from unexposed.data.write import Library, as_frame
 from unexposed.errors import InputError, as_path
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import DEFAULT
+from unexposed.training.side import Side
 from unexposed.tuning import search
 from unexposed.tuning.study import dissent
+from unexposed.tuning.trial import TRAFFIC
 
 
 @dataclass(frozen=True, eq=False)
 class Study(HasCard):
     """The trials of a search for settings, and the best of them."""
 
-    start: Recommender  # the method as it was given
+    start: Recommender  # the method that the search began with
     document: dict[str, Any]  # as `unexposed tune` writes it
 
     @property
@@ -91,48 +96,64 @@ def tune(
     *,
     trials: int = 40,
     splits: int = 1,
+    split: str | None = None,
     fixed: Iterable[str] = (),
     criterion: str | None = None,
+    side: Side | None = None,
+    traffic: Any = None,
     workers: int = 1,
     seed: int = 0,
     out: str | Path | None = None,
+    name: str | None = None,
+    data_dir: str | Path | None = None,
     progress: show.Progress | None = None,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    threshold: float | None = None,
-    delimiter: str | None = None,
+    say: Say | None = None,
+    **columns: Any,
 ) -> Study:
     """Choose the settings of a method by its quality on held-out clicks.
 
-    Settings that differ from their defaults, or are named in `fixed`, stay as they are. With a
-    folder `out` the study is kept there, and a stopped one resumes.
+    Settings that differ from their defaults, or are named in `fixed`, stay as they are. `split`
+    names what is held out (see `ux.split`), by default a random tenth. With the criterion "traffic"
+    the pairs of `traffic`, which were shown at random, judge in place of held-out clicks.
+    With a folder `out` the study is kept there under `name`, and a stopped one resumes.
+    `columns` are the keywords of `read_log`.
     """
-    ((label, given), *more) = as_methods(method, criterion).items()
+    by_traffic = criterion == TRAFFIC
+    made = as_methods(method, criterion=None if by_traffic else criterion)
+    ((label, start), *more) = made.items()
     if more:
         raise InputError("tune takes one method: call it for each")
     fixed = [fixed] if isinstance(fixed, str) else list(fixed)
-    checks.check_names(given.name, type(given), fixed)
+    checks.check_names(start.name, type(start), fixed)
     fixed += [setting.split("=")[0] for setting in label.split(":")[1:]]
-    clicks = as_clicks(train, Columns(user, item, rating, threshold, delimiter))
+    words, side, train = as_columns(columns), side or Side(), as_dataset(train)
+    clicks = as_clicks(train, words, data_dir=data_dir, say=say)
+    if traffic is not None:
+        side = replace(side, traffic=as_traffic(traffic, clicks, words, say=say))
+    if criterion == "shown" and isinstance(train, Dataset):
+        side = replace(side, passed_over=disliked(train, data_dir))
 
-    def search_in(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-        return search.tune(
+    def search_in(folder: Path, tell: Say) -> Study:
+        document = search.tune(
             clicks,
-            given,
+            start,
             trials=trials,
             folder=folder,
-            name=given.name,
+            name=name or start.name,
             fixed=tuple(fixed),
             splits=splits,
+            split=split,
             workers=workers,
             seed=seed,
             by=criterion or DEFAULT,
-            say=say,
+            side=side,
+            say=tell,
         )
+        return Study(start, document)
 
-    with progress or show.on_terminal(otherwise=show.Silent) as told:
+    with progress or show.on_terminal(otherwise=show.Silent) as bar:
+        tell = say or bar.note
         if out is not None:
-            return Study(given, search_in(as_path(out, "the folder of the study"), told.note))
+            return search_in(as_path(out, "the folder of the study"), tell)
         with TemporaryDirectory() as folder:
-            return Study(given, search_in(Path(folder), told.note))
+            return search_in(Path(folder), tell)

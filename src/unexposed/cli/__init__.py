@@ -1,4 +1,4 @@
-"""The command `unexposed`: one file for each command, named as the command.
+"""The command `unexposed`: one file for each command.
 
 Commands import the other rooms inside their functions, here and nowhere else in the package:
 `unexposed --help` must not wait for torch, numba and polars.
@@ -15,15 +15,12 @@ import typer
 from unexposed import memory, streams
 from unexposed.cli import (
     compare,
-    datasets,
     demo,
     doctor,
     evaluate,
     export,
     fit,
-    methods,
-    metrics,
-    protocols,
+    listing,
     recommend,
     report,
     run,
@@ -46,10 +43,9 @@ app = typer.Typer(
     help="Relevance from click logs, with exposure modelled beside it.",
 )
 COMMANDS = (  # in the order of the help
-    *(demo.demo, datasets.datasets, fit.fit, recommend.recommend, similar.similar),
-    *(serve.serve, update.update, evaluate.evaluate, compare.compare),
-    *(tune.tune, run.run, report.report),
-    *(methods.methods, protocols.protocols, metrics.metrics),
+    *(demo.demo, listing.datasets, fit.fit, recommend.recommend, similar.similar),
+    *(serve.serve, update.update, evaluate.evaluate, compare.compare, tune.tune, run.run),
+    *(report.report, listing.methods, listing.protocols, listing.metrics),
     *(simulate.simulate, export.export, doctor.doctor),
 )
 for command in COMMANDS:

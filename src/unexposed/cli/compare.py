@@ -1,41 +1,30 @@
 """`unexposed compare`: methods trained on the same splits, evaluated on the same pairs."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import with_features
-from unexposed.cli.talking import print_json, progress, say
-from unexposed.cli.tune import disliked_alone
-from unexposed.errors import InputError
-
-if TYPE_CHECKING:
-    from unexposed.evaluation.compare import Splits
-    from unexposed.evaluation.protocols import Protocol
-    from unexposed.training.side import Side
+from unexposed.cli.inputs import known_dataset, with_features
+from unexposed.cli.talking import disagreement, print_json, progress, say
+from unexposed.data.columns import Columns
+from unexposed.errors import InputError, Interrupted
 
 
 @options.with_columns
 def compare(
     methods: options.MethodNames,
+    columns: Columns,
     dataset: options.KnownDataset = None,
     train: options.OwnLog = None,
     judged: Annotated[
-        Path | None, typer.Option(help="Your own judged pairs; without them --split makes some.")
+        Path | None, typer.Option(help="Your own judged pairs. (default: a fifth of the clicks)")
     ] = None,
     split: options.SplitRule = None,
     seeds: Annotated[int, typer.Option(help="How many seeds each method runs.", min=1)] = 5,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="See `unexposed protocols`. (default: catalogue; coat and the like: ubo-ijcai22)"
-        ),
-    ] = None,
-    traffic: options.TrafficFile = None,
-    columns: options.Columns = options.NO_COLUMNS,
+    protocol: options.Protocol = None,
+    traffic: options.Traffic = None,
     user_features: options.UserFeatures = None,
     item_features: options.ItemFeatures = None,
     settings: options.Settings = None,
@@ -44,85 +33,48 @@ def compare(
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train methods on the same splits and compare them on judged pairs, or on later clicks."""
-    from unexposed.cli import tables
-    from unexposed.evaluation.compare import compare as run
-    from unexposed.evaluation.compare import parse_methods
-    from unexposed.evaluation.protocols import choice
-    from unexposed.evaluation.protocols import protocol as protocol_named
-    from unexposed.ranking.held_out import DEFAULT
-    from unexposed.training.side import Side
+    """Train methods on the same splits and compare them on judged pairs, or on held-out clicks.
 
-    later = train is not None and judged is None and split is not None
-    by = protocol_named(protocol or _usual(dataset))
-    made = parse_methods(methods, options.assignments(settings, engine), criterion=criterion)
-    side, files = None, (user_features, item_features)
-    if dataset is not None:
-        if any(files):
-            raise InputError("features belong to --train: an experiment file gives a data set's")
-        if train or judged or columns.are_given():
-            raise InputError("give --dataset, or --train and --judged with their columns, not both")
-        splits = _dataset_splits(dataset, by, data_dir, split)
-        if criterion == "shown":
-            side = Side(passed_over=disliked_alone(dataset, data_dir))
-    elif train is not None and (judged is not None or later):
-        splits, side = _file_splits(train, judged, by, columns, split, files)
-    else:
-        raise InputError(
-            "give --dataset NAME, or --train LOG with --judged FILE, or with --split time:0.8 to "
-            "judge by its later clicks"
+    Without --judged, --split says which clicks judge; with it, which choose the epoch.
+    """
+    from unexposed.api.compare import compare as run
+    from unexposed.cli import tables
+    from unexposed.data.log import read_log
+    from unexposed.ranking.held_out import DEFAULT
+
+    if (dataset is None) == (train is None):
+        raise InputError("give either --dataset NAME, or --train LOG and perhaps --judged FILE")
+    if dataset is not None and (judged or user_features or item_features or columns != Columns()):
+        raise InputError("--judged, columns and features belong to --train, not to --dataset")
+    log: Any = None if dataset is None else known_dataset(dataset)
+    side, stopped = None, None
+    if train is not None:
+        log = read_log(train, **columns.of_log(), say=say)
+        log, side = with_features(log, columns, user_features, item_features)
+    try:
+        comparison = run(
+            log,
+            methods,
+            judged,
+            split=split,
+            protocol=protocol,
+            seeds=seeds,
+            settings=options.assignments(settings, engine),
+            criterion=criterion,
+            side=side,
+            traffic=traffic,
+            data_dir=data_dir,
+            progress=progress(),
+            say=say,
+            **columns.of_log(),
         )
-    if protocol is None and dataset is None and (taken := choice(splits(0).judged, by)):
-        say(taken)
-    side = options.with_traffic(side, traffic, splits(0).train, columns)
-    comparison = run(splits, made, by=by, seeds=seeds, side=side, progress=progress(), say=say)
+    except Interrupted as error:
+        comparison, stopped = error.result, error
     if as_json:
         print_json(comparison.document())
     else:
-        tables.show(tables.comparison_table(comparison))
+        tables.show(tables.document_table(comparison.document()))
     if preferred := comparison.dissent(criterion or DEFAULT):
-        say(options.disagreement(preferred))
-    if comparison.interrupted:
-        sys.exit(130)
-
-
-def _usual(dataset: str | None) -> str:
-    """The protocol where none is named: the paper's for data sets with pairs judged at random."""
-    from unexposed.data.datasets import DATASETS
-    from unexposed.evaluation.protocols import DEFAULT, PAPER
-
-    known = DATASETS.get(dataset or "")
-    return PAPER if known is not None and "random" in known.holds else DEFAULT
-
-
-def _dataset_splits(
-    name: str, by: "Protocol", data_dir: Path | None, split: str | None
-) -> "Splits":
-    from unexposed.data import datasets as known
-    from unexposed.evaluation.compare import split_clicks
-    from unexposed.evaluation.protocols import clicks_and_judgements
-
-    data = known.load(name, data_dir=data_dir)
-    return split_clicks(*clicks_and_judgements(data.logged, data.random, by), by, how=split)
-
-
-def _file_splits(
-    train: str,
-    judged: Path | None,
-    by: "Protocol",
-    columns: options.Columns,
-    split: str | None,
-    features: tuple[Path | None, Path | None],
-) -> "tuple[Splits, Side]":
-    from unexposed.cli.splitting import judged_by_later
-    from unexposed.data.judged import read_judged
-    from unexposed.data.log import read_log
-    from unexposed.evaluation.compare import split_clicks
-
-    clicks = read_log(train, **columns.given(), say=say)
-    clicks, side = with_features(clicks, columns, *features)
-    if judged is None:
-        assert split is not None
-        return split_clicks(*judged_by_later(clicks, split, by), by), side
-    pairs = read_judged(judged, clicks, **columns.judged(), later_clicks=by.takes_clicks, say=say)
-    return split_clicks(clicks, pairs, by, how=split), side
+        say(disagreement(preferred))
+    if stopped is not None:
+        raise stopped

@@ -13,11 +13,11 @@ QUICK = {"epochs": 60, "learning_rate": 5e-3}  # enough for this world
 
 def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo")) -> None:
     """Train and compare methods on a small simulated world; under a minute."""
+    from unexposed.api.compare import compare
     from unexposed.cli import tables
     from unexposed.data.worlds.simulate import world as make_world
     from unexposed.data.worlds.write import write_world
-    from unexposed.evaluation.compare import compare, split_clicks
-    from unexposed.evaluation.protocols import exposure_correlation, protocol
+    from unexposed.evaluation.protocols import exposure_correlation
     from unexposed.methods import METHODS, make
     from unexposed.model.save import check_place
 
@@ -29,15 +29,14 @@ def demo(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("dem
         say(line)
 
     split = world.split(seed=0)
-    by = protocol("ubo-ijcai22")
     comparison = compare(
-        split_clicks(split.train.union(split.held_out), split.judged, by),
-        {name: make(name, **_brief(cls)) for name, cls in METHODS.items()},
-        by=by,
+        split,
+        {name: make(name, **_brief(kind)) for name, kind in METHODS.items()},
+        protocol="ubo-ijcai22",
         seeds=1,
         progress=progress(),
     )
-    tables.show(tables.comparison_table(comparison))
+    tables.show(tables.document_table(comparison.document()))
 
     model = make("ubo", **_brief(METHODS["ubo"])).fit(
         split.train, split.held_out, seed=0, progress=progress()

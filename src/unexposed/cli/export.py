@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unexposed.cli import opening
+from unexposed.cli.inputs import whole
 from unexposed.cli.options import AsJson, ModelFolder
 from unexposed.cli.talking import print_json, say
 
@@ -23,7 +23,7 @@ def export(
     from unexposed.model.export import check_export, describe, export_model
 
     check_export(to, kind)
-    about = export_model(opening.whole(folder), to, kind=kind, k=k)
+    about = export_model(whole(folder), to, kind=kind, k=k)
     if as_json:
         return print_json(about)
     for line in describe(about, to):

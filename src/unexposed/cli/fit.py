@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import with_features
-from unexposed.cli.replacing import check_replaces
+from unexposed.cli.inputs import check_replaces, with_features
 from unexposed.cli.talking import leads, progress, say
-from unexposed.errors import InputError
+from unexposed.data.columns import Columns
+from unexposed.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
+    from unexposed.data.clicks import Clicks
     from unexposed.model.model import Model
 
 
 @options.with_columns
 def fit(
     log: options.Log,
+    columns: Columns,
     out: Annotated[Path, typer.Option(help="File for the model: OUT.safetensors.")],
     method: Annotated[str, typer.Option(help="What to train: see `unexposed methods`.")] = "mf",
-    traffic: options.TrafficFile = None,
-    columns: options.Columns = options.NO_COLUMNS,
+    traffic: options.Traffic = None,
     settings: options.Settings = None,
     engine: options.EngineName = None,
     criterion: options.CriterionName = None,
@@ -45,9 +46,10 @@ def fit(
     Under torchrun several processes train together: see docs/scaling.md.
     """
     from unexposed import ranks
-    from unexposed.cli.splitting import part, part_among_ranks
+    from unexposed.api.inputs import as_traffic
+    from unexposed.api.methods import as_methods
     from unexposed.data.log import read_log
-    from unexposed.evaluation.compare import check_use, parse_methods
+    from unexposed.evaluation.compare import check_use
     from unexposed.methods import make
     from unexposed.methods.mf import simple_rival
     from unexposed.model.load import unlike
@@ -57,7 +59,7 @@ def fit(
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
     assigned = options.assignments(settings, engine)
-    (recommender,) = parse_methods(method, assigned, criterion=criterion).values()
+    (recommender,) = as_methods(method, assigned, criterion).values()
     if leads():
         check_place(out)
         check_replaces(out, force=force or resume)  # resume says below what it finds and does
@@ -66,9 +68,10 @@ def fit(
     kept = ranks.led(lambda: is_kept(checkpoint))
     if kept and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
-    clicks = read_log(log, **columns.given(), say=say)
+    clicks = read_log(log, **columns.of_log(), say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features)
-    side = options.with_traffic(side, traffic, clicks, columns)
+    if traffic is not None:
+        side = replace(side, traffic=as_traffic(traffic, clicks, columns, say=say))
     check_use({method: recommender}, side, say)
     check_ids(clicks)
     n_users = clicks.n_users if clicks.share is None else clicks.share.n_users
@@ -85,11 +88,8 @@ def fit(
         else:
             say(f"{out} holds this training, finished; to train it again, take --force instead")
             return
-    train, held_out = clicks, None
-    if split is not None:
-        apart = part_among_ranks if ranks.several() else part
-        train, held_out = apart(clicks, split, seed=seed)
-    model, interrupted = kept_model(
+    train, held_out = (clicks, None) if split is None else _held_out(clicks, split, seed=seed)
+    model, stopped = kept_model(
         lambda: recommender.fit(
             train,
             held_out,
@@ -105,26 +105,48 @@ def fit(
     if split is not None:
         model = replace(model, facts=model.facts | {"split": split})
     model.save(out)  # ranks write it together
-    say(training_line(model))
-    for line in () if interrupted else verdict_lines(model):
-        say(line)
+    tell_of_training(model, stopped)
     recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
     say(f"saved to {out}; next:", command=recommend)
-    if interrupted:
-        raise KeyboardInterrupt
+    if stopped is not None:
+        raise stopped
 
 
-def kept_model(train: Callable[[], "Model"]) -> tuple["Model", bool]:
-    """The model of a training, and whether Ctrl-C ended it before its time."""
-    from unexposed.errors import Interrupted
+def _held_out(clicks: "Clicks", how: str, *, seed: int) -> "tuple[Clicks, Clicks]":
+    """Clicks to train on and clicks that choose the epoch; several ranks draw them at random."""
+    from unexposed import ranks
+    from unexposed.data.split import split
 
+    if not ranks.several():
+        train, held_out = split(clicks, how, seed=seed)
+    else:
+        name, _, share = how.partition(":")
+        if name != "random" or not share.replace(".", "", 1).isdecimal():
+            raise InputError(
+                f"several ranks split a log by random:0.1 and the like, got {how!r}: choose that, "
+                "or train in one process"
+            )
+        train, held_out = clicks.hold_out(fraction=float(share), seed=seed)
+    say(f"{how}: {train.n_clicks:,} clicks to train on, {held_out.n_clicks:,} held out")
+    return train, held_out
+
+
+def kept_model(train: Callable[[], "Model"]) -> "tuple[Model, Interrupted | None]":
+    """The model of a training, and Ctrl-C if that ended it before its time."""
     try:
-        return train(), False
+        return train(), None
     except Interrupted as stopped:
-        return stopped.result, True
+        return stopped.result, stopped
 
 
-def verdict_lines(model: "Model") -> list[str]:
+def tell_of_training(model: "Model", stopped: Interrupted | None) -> None:
+    """Say how the training went and, if it was whole, how the model stands beside its rivals."""
+    say(training_line(model))
+    for line in () if stopped else _verdict_lines(model):
+        say(line)
+
+
+def _verdict_lines(model: "Model") -> list[str]:
     """A sentence for each rival of the model on held-out clicks; a warning where it loses."""
     from unexposed.ranking.verdict import RIVAL, gains_of_facts
 

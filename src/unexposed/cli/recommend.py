@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unexposed.cli import lists, options
-from unexposed.cli.features import read
+from unexposed.cli import options
+from unexposed.cli.inputs import read_features, read_titles, with_titles
 from unexposed.cli.talking import progress, say
+from unexposed.data.columns import Columns
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import polars as pl
-
     from unexposed.data.ids import Ids
     from unexposed.model.model import Model
+
+
+def _serving(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=options.SERVING)
 
 
 @options.with_columns
 def recommend(
     folder: options.ModelFolder,
+    columns: Columns,
     users: Annotated[
         str | None,
         typer.Option(
@@ -36,22 +40,18 @@ def recommend(
         typer.Option(help="CSV, TSV or Parquet file to write; FOLDER/: parts. (default: print)"),
     ] = None,
     show_clicked: Annotated[
-        bool, typer.Option("--show-clicked", help="Recommend items the user has clicked, too.")
+        bool, _serving("Recommend items the user has clicked, too.", "--show-clicked")
     ] = False,
-    allow: Annotated[
-        Path | None, typer.Option(help="Only items of this text file, an id a line.")
-    ] = None,
-    deny: Annotated[
-        Path | None, typer.Option(help="No item of this text file, an id a line.")
-    ] = None,
+    allow: Annotated[Path | None, _serving("Only items of this text file, an id a line.")] = None,
+    deny: Annotated[Path | None, _serving("No item of this text file, an id a line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="Only these pairs: a table of users and items.")
+        Path | None, _serving("Only these pairs: a table of users and items.")
     ] = None,
     minimum_exposure: Annotated[
-        float, typer.Option(help="Only items that the user was shown at least this likely.")
+        float, _serving("Only items that the user was shown at least this likely.")
     ] = 0.0,
     popularity_penalty: Annotated[
-        float, typer.Option(help="Rank by score − PENALTY · log(1 + clicks of the item).")
+        float, _serving("Rank by score − PENALTY · log(1 + clicks of the item).")
     ] = 0.0,
     unknown: Annotated[
         str, typer.Option(help="Users the model never saw: popular (list), skip or refuse.")
@@ -64,8 +64,6 @@ def recommend(
     ] = None,
     titles: options.Titles = None,
     title: options.TitleColumn = None,
-    columns: options.Columns = options.NO_COLUMNS,
-    safe: options.SpreadsheetSafe = False,
 ) -> None:
     """Recommend items for users, by raw id.
 
@@ -73,6 +71,7 @@ def recommend(
     process serves its own.
     """
     from unexposed import ranks
+    from unexposed.cli import tables
     from unexposed.data import write
     from unexposed.data.ids import Ids
     from unexposed.data.judged import read_pairs
@@ -83,8 +82,6 @@ def recommend(
     from unexposed.model.load import is_parted
 
     file, place = _places(out)
-    if safe and (place is not None or (file is not None and file.suffix == ".parquet")):
-        raise InputError("--spreadsheet-safe is for CSV and TSV: Parquet holds no formulas")
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     if user_features is not None and new_clicks is None:
@@ -99,7 +96,7 @@ def recommend(
     # --delimiter belongs to the candidates or the newer log, and to the titles if neither is given
     of_titles = columns.delimiter if candidates is None and new_clicks is None else None
     names = read_titles(titles, title, model, item=columns.item, delimiter=of_titles)
-    pairs = None if candidates is None else read_pairs(candidates, **columns.pair(), say=say)
+    pairs = None if candidates is None else read_pairs(candidates, **columns.of_pairs(), say=say)
     rules = Rules(
         hide_clicked=not show_clicked,
         allow=None if allow is None else _read_items(allow, model),
@@ -111,64 +108,67 @@ def recommend(
     )
     served, wanted, named = model, cast(Any, None), str(users)
     if new_clicks is not None:
-        log = read_log(new_clicks, **columns.given(), any_size=True, say=say)
+        log = read_log(new_clicks, **columns.of_log(), any_size=True, say=say)
         of_users = None
         if user_features is not None:
-            of_users = read(user_features, log, columns, "user", model)
+            of_users = read_features(user_features, log, columns, "user", model)
         served, wanted = model.of_users(log, user_features=of_users), log.user_ids.values
         named = str(log.read and log.read.source)  # without the password of a database
     elif users is not None:
         wanted = _read_users(users, model.user_ids if saved is None else saved.like)
     whole = model if saved is None else by_partition.sample(saved, rules)
-    if wanted is not None:
+    if wanted is None:
+        n_users = len(model.user_ids) if saved is None else saved.n_users
+    else:
         if saved is not None:
             served = saved.of_users(Ids.of(dict.fromkeys(wanted)))
-        known = served.user_ids.index(wanted) >= 0
-        if not known.all():
-            _say_unknown([u for u, k_ in zip(wanted, known, strict=True) if not k_], unknown)
-        if not known.any() and unknown == "skip":
-            raise InputError(_none_known(users, named))
-        n_users = len(wanted) if unknown == "popular" else int(known.sum())
-    else:
-        n_users = len(model.user_ids) if saved is None else saved.n_users
-
-    def titled(table: "pl.DataFrame") -> "pl.DataFrame":
-        table = table if names is None else with_titles(table, names)
-        return write.spreadsheet_safe(table) if safe else table
-
+        n_known = _known(served, wanted, unknown, named, users)
+        n_users = len(wanted) if unknown == "popular" else n_known
     if place is not None:
         parts = by_partition.parts_of(served, wanted)
         if saved is not None and wanted is None:
             parts = by_partition.parts_in(saved)
         mixed = saved.ids_are == "mixed" if saved is not None else not model.user_ids.are_sortable
-        given: dict[str, Any] = {"whole": whole, "as_text": mixed, "change": titled}
         with progress() as bar:
-            rows = by_partition.write_lists(parts, place, k, rules, **given, progress=bar)
+            rows = by_partition.write_lists(
+                parts,
+                place,
+                k,
+                rules,
+                whole=whole,
+                as_text=mixed,
+                change=lambda table: with_titles(table, names),
+                progress=bar,
+            )
         say(f"{rows:,} recommendations for {n_users:,} users in {place}")
         return
     every = [served] if saved is None or wanted is not None else saved
-    groups = ((one, one.user_ids.values if wanted is None else wanted) for one in every)
-    at_terminal = file is None and lists.on_terminal()
-    first = lists.FIRST if at_terminal and (users is None or os.path.exists(users)) else None
+    groups: Iterable[tuple[Model, Any]] = (
+        (one, one.user_ids.values if wanted is None else wanted) for one in every
+    )
+    at_terminal = file is None and sys.stdout.isatty()
+    named_by_file = users is None or os.path.exists(users)
+    if first := tables.FIRST if at_terminal and named_by_file else 0:
+        groups = _first(groups, first)
     with progress(prints_rows=file is None) as bar:
-        tables = (
-            titled(table)
-            for one, raw in (groups if first is None else _first(groups, first))
+        lists = (
+            with_titles(table, names)
+            for one, raw in groups
             for table in one.recommendations(raw, k, rules=rules, whole=whole, progress=bar)
         )
         if at_terminal:
-            lists.show_lists(tables)
-            if first is not None and first < n_users:
-                say(
-                    f"the first {first} of {n_users:,} users; name others with --users, "
-                    "or write all lists with --out FILE"
-                )
-            return
-        if file is None:
-            write.write_csv(tables, sys.stdout)
-            return
-        rows = write.write_tables(tables, file)
-    say(f"{rows:,} recommendations for {n_users:,} users in {file}")
+            tables.show_lists(lists)
+        elif file is None:
+            write.write_csv(lists, sys.stdout)
+        else:
+            rows = write.write_tables(lists, file)
+    if file is not None:
+        say(f"{rows:,} recommendations for {n_users:,} users in {file}")
+    elif 0 < first < n_users:
+        say(
+            f"the first {first} of {n_users:,} users; name others with --users, or write all lists "
+            "with --out FILE"
+        )
 
 
 def _places(out: str | None) -> tuple[Path | None, Path | None]:
@@ -186,6 +186,25 @@ def _places(out: str | None) -> tuple[Path | None, Path | None]:
     return path, None
 
 
+def _known(
+    served: "Model", wanted: "Iterable[Any]", rule: str, named: str, users: str | None
+) -> int:
+    """How many of these users the model knows; say what the others get, refuse if that is all."""
+    known = served.user_ids.index(wanted) >= 0
+    unknown = [user for user, is_known in zip(wanted, known, strict=True) if not is_known]
+    done = {"popular": "the popular list goes to", "skip": "left out"}.get(rule)
+    if unknown and done is not None:
+        several = "1 user" if len(unknown) == 1 else f"{len(unknown):,} users"
+        say(f"{done} {several} the model never saw, first {unknown[0]!r}")
+    if not known.any() and rule == "skip":
+        if users is None or os.path.exists(users):
+            raise InputError(f"the model knows none of the users in {named}")
+        raise InputError(
+            f"the model knows none of the users {users!r}, and there is no file of that name"
+        )
+    return int(known.sum())
+
+
 def _first(groups: "Iterable[tuple[Model, Any]]", n: int) -> "Iterator[tuple[Model, Any]]":
     """The first n users of all groups."""
     for model, users in groups:
@@ -194,34 +213,6 @@ def _first(groups: "Iterable[tuple[Model, Any]]", n: int) -> "Iterator[tuple[Mod
         if len(users):
             yield model, users[:n]
             n -= len(users)
-
-
-def read_titles(
-    path: Path | None,
-    title: str | None,
-    model: "Model",
-    *,
-    item: str | None = None,
-    delimiter: str | None = None,
-) -> dict[Any, str] | None:
-    """Titles of items, by raw id."""
-    from unexposed.data import judged
-
-    judged.check_title(path, title)
-    if path is None:
-        return None
-    found = judged.read_titles(path, model, title=title, item=item, delimiter=delimiter)
-    say(f"{path}: names of {len(found):,} of {len(model.item_ids):,} items")
-    raw = model.item_ids.values[list(found)].tolist()
-    return dict(zip(raw, found.values(), strict=True))
-
-
-def with_titles(table: "pl.DataFrame", names: dict[Any, str]) -> "pl.DataFrame":
-    """The table with a column `title` after `item`, empty where an item has no title."""
-    import polars as pl
-
-    titles = pl.Series("title", [names.get(raw) for raw in table["item"].to_list()], pl.String)
-    return table.insert_column(table.columns.index("item") + 1, titles)
 
 
 def _read_users(text: str, ids: "Ids") -> list[Any]:
@@ -236,12 +227,6 @@ def _read_users(text: str, ids: "Ids") -> list[Any]:
     return cast(list[Any], ids.parse(listed))
 
 
-def _none_known(users: str | None, named: str) -> str:
-    if users is None or os.path.exists(users):
-        return f"the model knows none of the users in {named}"
-    return f"the model knows none of the users {users!r}, and there is no file of that name"
-
-
 def _read_items(path: Path, model: "Model") -> list[Any]:
     from unexposed.data.judged import read_ids
 
@@ -249,10 +234,3 @@ def _read_items(path: Path, model: "Model") -> list[Any]:
     if unknown := int((model.item_ids.index(items) < 0).sum()):
         say(f"{path}: the model never saw {unknown} of {len(items)} items")
     return items
-
-
-def _say_unknown(unknown: list[Any], rule: str) -> None:
-    done = {"popular": "the popular list goes to", "skip": "left out"}.get(rule)
-    if done is not None:
-        users = "1 user" if len(unknown) == 1 else f"{len(unknown):,} users"
-        say(f"{done} {users} the model never saw, first {unknown[0]!r}")

@@ -1,13 +1,12 @@
-"""`unexposed similar`: the items or users most like one."""
+"""`unexposed similar`: the items most like one."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unexposed.cli import lists, opening
-from unexposed.cli.options import AsJson, ModelFolder, SpreadsheetSafe, TitleColumn, Titles
-from unexposed.cli.recommend import read_titles, with_titles
+from unexposed.cli import options
+from unexposed.cli.inputs import read_titles, whole, with_titles
 from unexposed.cli.talking import print_json, say
 from unexposed.errors import InputError
 
@@ -16,39 +15,29 @@ if TYPE_CHECKING:
 
 
 def similar(
-    folder: ModelFolder,
+    folder: options.ModelFolder,
     item: Annotated[
-        str | None, typer.Option(help="Items like this one, by id, or by title with --titles.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Users like this one, by raw id.")] = None,
+        str, typer.Option(help="Items like this one, by id, or by title with --titles.")
+    ],
     k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
-    titles: Titles = None,
-    title: TitleColumn = None,
-    safe: SpreadsheetSafe = False,
-    as_json: AsJson = False,
+    titles: options.Titles = None,
+    title: options.TitleColumn = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Show the items or users that are most like one, by their vectors."""
-    from unexposed.data.write import printed, spreadsheet_safe
+    """Show the items that are most like one, by their vectors."""
+    from unexposed.data.write import write_csv
 
-    if (item is None) == (user is None):
-        raise InputError("give --item ID or --user ID")
-    if titles is not None and item is None:
-        raise InputError("--titles names items: give --item, for users have none")
-    model = opening.whole(folder)
+    model = whole(folder)
     names = read_titles(titles, title, model)
-    if item is not None:
-        table = model.similar_items(_find(item, model, names or {}), k)
-    else:
-        assert user is not None
-        table = model.similar_users(model.user_ids.parse([user])[0], k)
-    if names is not None:
-        table = with_titles(table, names)
+    table = with_titles(model.similar_items(_find(item, model, names or {}), k), names)
     if as_json:
-        return print_json(table.to_dicts())
-    if lists.on_terminal():
-        return lists.show_lists([table])
-    sys.stdout.write((spreadsheet_safe(table) if safe else printed(table)).write_csv())
-    return None
+        print_json(table.to_dicts())
+    elif sys.stdout.isatty():
+        from unexposed.cli import tables
+
+        tables.show_lists([table])
+    else:
+        write_csv([table], sys.stdout)
 
 
 def _find(text: str, model: "Model", titles: dict[Any, str]) -> Any:

@@ -1,21 +1,28 @@
 """Tables that commands print, as wide as the terminal."""
 
+import math
 import sys
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
-from unexposed.cards import NONE, number
-from unexposed.cli.talking import print_json
+from unexposed.cards import NONE, number, signed
 from unexposed.errors import plain
-from unexposed.evaluation import significance as statistics
-from unexposed.evaluation.compare import Comparison
+from unexposed.evaluation.compare import card_of
 from unexposed.experiments.results import Line
-from unexposed.report.tables import spread
+from unexposed.ranking.verdict import RIVALS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PLAIN_WIDTH = 140  # for a pipe or a file
+FIRST = 20  # users whose lists a terminal shows where no one is named
+WORDS = ("user", "item", "title")  # columns of lists that wrap; the others hold numbers
 
 
 def console() -> Console:
@@ -23,11 +30,20 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 
 
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> Table:
+    """A table whose first column holds words and the others numbers."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption or None, caption_justify="left")
+    for place, head in enumerate(heads):
+        made.add_column(head, justify="right" if place else "left")
+    for label, *cells in rows:
+        made.add_row(label.replace("[", r"\["), *cells)
+    return made
+
+
 def show(table: Table, *, title: str | None = None) -> None:
     """Print a table; columns that a terminal cannot hold follow beneath, in a table of their own.
 
-    The first column names the rows of every part. A head that is cut could not be told apart from
-    another.
+    The first column names the rows of every part, and no head is cut.
     """
     to = console()
     if title is not None:
@@ -35,130 +51,42 @@ def show(table: Table, *, title: str | None = None) -> None:
     label, *others = table.columns
     here: list[Column] = []
     for column in others:
-        if here and _natural_width(_part(table, [label, *here, column])) > to.width:
-            to.print(_part(table, [label, *here]))
+        endless = to.options.update(width=10_000)
+        together = _part(table, [label, *here, column], to.width)
+        if here and to.measure(together, options=endless).maximum > to.width:
+            to.print(_part(table, [label, *here], to.width))
             here = []
         here.append(column)
-    to.print(_part(table, [label, *here]))
+    to.print(_part(table, [label, *here], to.width))
     if table.caption is not None:  # beneath all parts, as wide as the terminal
         to.print(table.caption, style="table.caption")
 
 
-def _natural_width(table: Table) -> int:
-    endless = console().options.update(width=10_000)
-    return console().measure(table, options=endless).maximum
-
-
-def _part(table: Table, columns: list[Column]) -> Table:
+def _part(table: Table, columns: list[Column], width: int) -> Table:
     """These columns of a table, none of them cut or wrapped but a first one that is very long."""
     part = Table(box=table.box, pad_edge=False)
     for place, column in enumerate(columns):
-        widest = console().width // 2 if place == 0 else None
         part.add_column(
             column.header,
             justify=column.justify,
             no_wrap=place > 0,
             overflow="fold",
-            max_width=widest,
+            max_width=None if place else width // 2,
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
         part.add_row(*cells)
     return part
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Mean ± sd over seeds; the best bold, and † where a method is significantly below it."""
-    return document_table(comparison.document())
-
-
-def document_table(comparison: dict[str, Any]) -> Table:
-    """The table of a comparison's document."""
-    rows = comparison["results"]
-    table = Table("method", box=SIMPLE_HEAD, caption=_caption(comparison))
-    for metric in rows[0]["metrics"] if rows else ():
-        table.add_column(metric, justify="right")
-    table.add_column("seconds", justify="right")
-    for row in rows:
-        cells = []
-        for own in row["metrics"].values():
-            several = comparison["seeds"] > 1
-            text = spread(own["mean"], own["sd"]) if several else number(own["mean"])
-            if own.get("below_best") == 0:
-                cells.append(f"[bold]{text}[/bold]  ")
-            else:
-                below = own.get("p_holm", 1) <= statistics.SIGNIFICANCE
-                cells.append(text + (" †" if below else "  "))
-        label = f"{row['method']} ({row['given']})" if "given" in row else row["method"]
-        table.add_row(label.replace("[", r"\["), *cells, f"{row['seconds']:.1f}")
-    return table
-
-
-def _caption(comparison: dict[str, Any]) -> str:
-    seeds = f"mean ± sd of {comparison['seeds']} seeds, " if comparison["seeds"] > 1 else ""
-    apart = "; rows given more than clicks, named in brackets, do not compete"
-    given = any("given" in row for row in comparison["results"])
-    return (
-        f"{comparison['protocol']}: {comparison['users']:,} users, {seeds}best in bold; "
-        "† below the best, p < .05 (sign-flip test over users, Holm)"
-        f"{apart if given else ''}"
-    )
-
-
-def run_table(lines: list[Line]) -> Table:
-    """A row for each arm of an experiment: seeds, seconds and mean figures."""
-    arms: dict[str, list[Line]] = {}
-    for line in lines:
-        arms.setdefault(line["arm"], []).append(line)
-    figures = [k for k in lines[0] if k not in ("seed", "seconds") and type(lines[0][k]) is float]
-    table = Table("arm", box=SIMPLE_HEAD)
-    for name in ("seeds", *figures, "seconds"):
-        table.add_column(name, justify="right")
-    for arm, of_arm in arms.items():
-        means = [_mean_text([line.get(name) for line in of_arm]) for name in figures]
-        seconds = sum(line["seconds"] for line in of_arm)
-        table.add_row(arm.replace("[", r"\["), str(len(of_arm)), *means, f"{seconds:.1f}")
-    return table
-
-
-def _mean_text(values: list[Any]) -> str:
-    return NONE if None in values else number(sum(values) / len(values))
-
-
 def key_value_table(rows: dict[str, Any], *, title: str | None = None) -> Table:
-    """Two columns: name and value."""
-    table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
-    table.add_column()
-    table.add_column(overflow="fold")
+    """Two columns: name and value, which may come from a file: no escapes, no markup."""
+    made = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
+    made.add_column()
+    made.add_column(overflow="fold")
     for key, value in rows.items():
-        # a file may have said it: no terminal escapes, no markup
         lines = [plain(line, 100_000) for line in _spoken(value).splitlines()]
-        table.add_row(plain(key), "\n".join(lines).replace("[", r"\["))
-    return table
-
-
-def holdings_table(rows: list[dict[str, Any]], parts: dict[str, str]) -> Table:
-    """A row for each data set, with a mark in the column of each part that it holds."""
-    caption = "\n".join(f"{name}: {what}" for name, what in parts.items())
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("data set", no_wrap=True)
-    for name in ("here", *parts):
-        table.add_column(name, justify="center")
-    for row in rows:
-        marks = [row["present"], *(part in row["holds"] for part in parts)]
-        table.add_row(row["name"], *("●" if mark else "–" for mark in marks))
-    return table
-
-
-def listing(rows: dict[str, str], *, as_json: bool) -> None:
-    """Print names and what they are: one line each, or folded beside the names on a terminal."""
-    if as_json:
-        return print_json([{"name": name, "about": about} for name, about in rows.items()])
-    if sys.stdout.isatty():
-        return console().print(key_value_table(rows))
-    widest = max(map(len, rows))
-    for name, about in rows.items():
-        print(f"{name:<{widest}}  {about}")
-    return None
+        made.add_row(plain(key), Text("\n".join(lines)))
+    return made
 
 
 def _spoken(value: Any) -> str:
@@ -171,28 +99,185 @@ def _spoken(value: Any) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def evaluation_table(document: dict[str, Any]) -> Table:
+def holdings_table(rows: list[dict[str, Any]], parts: dict[str, str]) -> Table:
+    """A row for each data set, with a mark in the column of each part that it holds."""
+    caption = "\n".join(f"{name}: {what}" for name, what in parts.items())
+    marks = {row["name"]: [row["present"], *(p in row["holds"] for p in parts)] for row in rows}
+    cells = ([name, *("●" if mark else "–" for mark in held)] for name, held in marks.items())
+    return table(["data set", "here", *parts], cells, caption=caption)
+
+
+# Lists of items or users
+
+
+def show_lists(lists: Iterable["pl.DataFrame"]) -> None:
+    """Print lists under one head, a user's id beside the first of its items."""
+    from unexposed.data.write import printed
+
+    for rows in map(printed, lists):
+        # a score is for programs where there is a relevance, which is a probability
+        names = [n for n in rows.columns if not (n == "score" and "relevance" in rows.columns)]
+        made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        for name in names:
+            is_word = name in WORDS
+            made.add_column(
+                name,
+                justify="left" if is_word else "right",
+                no_wrap=not is_word,
+                overflow="fold",
+            )
+        before = None
+        for row in rows.iter_rows(named=True):
+            cells = {name: _cell(row[name]) for name in names}
+            if "user" in row and before == (before := row["user"]):
+                cells["user"] = ""
+            made.add_row(*map(Text, cells.values()))  # Text: ids and titles are no markup
+        console().print(made)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else plain(value, 200)
+
+
+# Comparisons and experiments
+
+
+def document_table(comparison: dict[str, Any]) -> Table:
+    """The table of a comparison's document: mean ± sd over seeds, the best bold."""
+    card = card_of(comparison, title="")
+    rows = []
+    for result, (label, *cells) in zip(comparison["results"], card.rows, strict=True):
+        best = [own.get("below_best") == 0 for own in result["metrics"].values()]
+        marked = zip(cells, [*best, False], strict=True)
+        rows.append([label, *(f"[bold]{cell}[/bold]" if b else cell for cell, b in marked)])
+    return table(card.heads, rows, caption=f"{card.note}; the best in bold")
+
+
+def run_table(lines: list[Line]) -> Table:
+    """A row for each arm of an experiment: seeds, seconds and mean figures."""
+    arms: dict[str, list[Line]] = {}
+    for line in lines:
+        arms.setdefault(line["arm"], []).append(line)
+    figures = [k for k in lines[0] if k not in ("seed", "seconds") and type(lines[0][k]) is float]
+    rows = []
+    for arm, of_arm in arms.items():
+        every: list[list[Any]] = [[line.get(name) for line in of_arm] for name in figures]
+        means = [NONE if None in values else number(float(np.mean(values))) for values in every]
+        seconds = sum(line["seconds"] for line in of_arm)
+        rows.append([arm, str(len(of_arm)), *means, f"{seconds:.1f}"])
+    return table(["arm", "seeds", *figures, "seconds"], rows)
+
+
+# Evaluations
+
+
+def evaluation_tables(document: dict[str, Any]) -> Iterator[Table]:
+    """The model beside its rivals; every metric, by popularity and by exposure, or off-policy."""
+    for rival, gains in document.get("beside", {}).items():
+        yield _beside_table(document["method"], rival, gains)
+    if "weights" in document:
+        yield _off_policy_table(document)
+        return
+    yield _strata_table(document)
+    if "by_exposure" in document:
+        yield _exposure_table(document)
+
+
+def _beside_table(method: str, rival: str, gains: dict[str, Any]) -> Table:
+    """The model and a rival by every metric, with the difference and its interval."""
+    heads = [f"beside {rival}", method, rival, "difference", "95 % interval", "finding"]
+    rows = [
+        [
+            metric,
+            number(gain["mean"]),
+            number(gain[rival]),
+            signed(gain["difference"]),
+            " – ".join(map(number, gain["ci95"])),
+            gain["finding"],
+        ]
+        for metric, gain in gains.items()
+    ]
+    caption = (
+        f"difference to {RIVALS.get(rival, rival)} over the same users, 95 % interval; "
+        "chance: p > .05 (sign-flip test)"
+    )
+    return table(heads, rows, caption=caption)
+
+
+def _strata_table(document: dict[str, Any]) -> Table:
     """Every metric with its interval, for all relevant items and for each popularity stratum."""
-    strata = document["by_popularity"]
-    lists = document["recommended"]
+    strata, lists = document["by_popularity"], document["recommended"]
+    heads = [f"{name}\n({stratum['items']:,} items)" for name, stratum in strata.items()]
+    rows = [
+        [
+            metric,
+            number(all_items["mean"]),
+            " – ".join(map(number, all_items["ci95"])),
+            *(number(stratum["metrics"][metric]) for stratum in strata.values()),
+        ]
+        for metric, all_items in document["metrics"].items()
+    ]
     caption = (
         f"{document['protocol']}: {document['users']:,} users, 95 % interval over users; "
         "head, middle and tail items hold a third of the clicks each\n"
         f"top {lists['k']} lists: {lists['coverage']:.0%} of the catalogue, "
         f"Gini {number(lists['gini'])}, mean item has {lists['mean_popularity']:.0f} clicks"
     )
-    table = Table(document["method"], box=SIMPLE_HEAD, caption=caption)
-    table.add_column("all", justify="right")
-    table.add_column("95 % interval", justify="right")
-    for name, stratum in strata.items():
-        table.add_column(f"{name}\n({stratum['items']:,} items)", justify="right")
-    for metric, all_items in document["metrics"].items():
-        low, high = all_items["ci95"]
-        cells = [s["metrics"][metric] for s in strata.values()]
-        table.add_row(
-            metric,
-            number(all_items["mean"]),
-            f"{number(low)} – {number(high)}",
-            *map(number, cells),
+    return table([document["method"], "all", "95 % interval", *heads], rows, caption=caption)
+
+
+def _exposure_table(document: dict[str, Any]) -> Table:
+    """Every metric on each third of the relevant pairs, from seldom to often shown."""
+    heads, parts = ["by exposure"], document["by_exposure"]
+    for name, part in parts.items():
+        limits = NONE if part["exposure"] is None else " – ".join(map(number, part["exposure"]))
+        heads.append(f"{name} shown ({limits})")
+    rows = [
+        [metric, *(number(part["metrics"][metric]) for part in parts.values())]
+        for metric in document["metrics"]
+    ]
+    caption = "thirds of the relevant pairs, by how likely the user was shown the item"
+    return table(heads, rows, caption=caption)
+
+
+def _off_policy_table(document: dict[str, Any]) -> Table:
+    """The click rate of each top-k policy by every estimator, and how much of the log counts."""
+    caption = (
+        f"{document['protocol']}: click rate ± standard error if each of "
+        f"{document['impressions']:,} impressions had shown one of the top k; as logged "
+        f"{_spread(document['logged_rate'])}\nclipped: weights of at most {document['clip']:g}, so "
+        "biased downwards; a mean weight far from 1 is a warning"
+    )
+    if hidden := document["clicks_trained_on"]:
+        caption += (
+            f"\n{hidden:,} of {document['clicks']:,} clicks are on pairs that the model was "
+            "trained on, which its lists leave out"
         )
-    return table
+    if strangers := document["unknown_users"]:
+        caption += f"\nleft out: {strangers:,} users that the model does not know"
+    names = list(dict.fromkeys(text.partition("@")[0] for text in document["metrics"]))
+    rows = []
+    for k, facts in document["weights"].items():
+        estimates = (document["metrics"].get(f"{name}@{k}") for name in names)
+        rows.append(
+            [
+                f"top {k}",
+                *(NONE if one is None else _spread(one) for one in estimates),
+                f"{facts['effective_sample']:,.0f}",
+                f"{facts['mean_weight']:.2f}",
+                f"{facts['largest_weight']:,.1f}",
+                f"{facts['clipped_share']:.1%}",
+            ]
+        )
+    heads = [document["method"], *names, "effective sample", "mean weight", "largest", "clipped"]
+    return table(heads, rows, caption=caption)
+
+
+def _spread(estimate: dict[str, Any]) -> str:
+    if not math.isfinite(estimate["mean"]):  # no impression counts
+        return NONE
+    return f"{estimate['mean']:.4f} ± {estimate['se']:.4f}"

@@ -81,6 +81,12 @@ def _is_file(stream: Any) -> bool:
         return False
 
 
+def disagreement(preferred: dict[str, str]) -> str:
+    """Say which criteria prefer something else, and what tells which of them to trust."""
+    said = ", ".join(f"`{criterion}` prefers {choice}" for criterion, choice in preferred.items())
+    return f"criteria disagree: {said}; judged pairs can tell (unexposed evaluate)"
+
+
 def print_json(document: object) -> None:
     print(json.dumps(_finite(document), indent=1, allow_nan=False))
 

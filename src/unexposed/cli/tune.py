@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unexposed.cli import options
-from unexposed.cli.features import with_features
-from unexposed.cli.talking import print_json, say
+from unexposed.cli.inputs import known_dataset, with_features
+from unexposed.cli.talking import disagreement, print_json, say
+from unexposed.data.columns import Columns
 from unexposed.errors import InputError
 
 if TYPE_CHECKING:
-    from unexposed.data.clicks import Clicks
-    from unexposed.data.labelled import Impressions
-    from unexposed.data.ratings import Ratings
     from unexposed.experiments.studies import Plan
-    from unexposed.training.side import Side
+
+Document = dict[str, Any]
 
 
 @options.with_columns
 def tune(
+    columns: Columns,
     file: Annotated[
         Path | None,
         typer.Argument(help="Experiment file: makes every study that its arms name."),
@@ -45,15 +45,7 @@ def tune(
         int | None, typer.Option(help="Held-out splits a trial is judged on. (default: 1)", min=1)
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the trials.", min=1)] = 1,
-    start_from: Annotated[
-        Path | None, typer.Option(help="A study whose best settings are tried early.")
-    ] = None,
-    traffic: options.TrafficFile = None,
-    by: Annotated[
-        str | None,
-        typer.Option(help="held_out, or traffic: what judges a trial. (default: held_out)"),
-    ] = None,
-    columns: options.Columns = options.NO_COLUMNS,
+    traffic: options.Traffic = None,
     user_features: options.UserFeatures = None,
     item_features: options.ItemFeatures = None,
     settings: options.Settings = None,
@@ -64,114 +56,123 @@ def tune(
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Choose settings on held-out clicks, or on random traffic; a stopped study resumes."""
-    from unexposed.tuning.study import dissent
+    """Choose settings on held-out clicks, or on random traffic; a stopped study resumes.
 
-    if file is not None:
-        others = (methods, out, dataset, train, start_from, settings, criterion, split, traffic, by)
-        features = (user_features, item_features)
-        if columns.are_given() or any(other is not None for other in (*others, *features)):
-            raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
-        labels = None if only is None else [arm.strip() for arm in only.split(",")]
-        asked = _plans(file, cell, labels, trials=trials, splits=splits, engine=engine)
-        made = _make(asked, workers=workers, seed=seed, data_dir=data_dir)
-    else:
+    --criterion traffic judges by the pairs of --traffic in place of held-out clicks.
+    """
+    if file is None:
         if methods is None or out is None:
             raise InputError("give --methods NAMES and --out FOLDER, or an experiment file")
         if cell is not None or only is not None:
             raise InputError("--cell and --only choose studies of an experiment file: give one")
-        clicks = clicks_alone(dataset, train, columns, data_dir)
-        files = user_features, item_features
-        if dataset is not None and any(files):
-            raise InputError("features belong to --train: an experiment file gives a data set's")
-        clicks, side = with_features(clicks, columns, *files)
-        source = dataset or log_called(str(train))
-        assigned = options.assignments(settings, engine)
-        side = options.with_traffic(side, traffic, clicks, columns)
-        if dataset is not None and criterion == "shown":
-            side = replace(side, passed_over=disliked_alone(dataset, data_dir))
-        given: dict[str, Any] = {
-            "trials": trials or 40,
-            "splits": splits or 1,
-            "workers": workers,
-            "seed": seed,
-        }
-        if by not in (None, "held_out", "traffic"):
-            raise InputError(f"--by is held_out or traffic, got {by!r}")
-        if by == "traffic":
-            if traffic is None or criterion is not None:
-                raise InputError("--by traffic needs --traffic FILE, and no --criterion")
-            criterion = by
-        how: dict[str, Any] = {"start_from": start_from, "criterion": criterion, "split": split}
-        made = _tune(clicks, side, source, methods, assigned, out, **how, **given)
+        if (dataset is None) == (train is None):
+            raise InputError("give either --dataset NAME or --train LOG")
+        if dataset is not None and (user_features or item_features or columns != Columns()):
+            raise InputError("columns and features belong to --train, not to --dataset")
+        studies = _tune(
+            options.assignments(settings, engine),
+            train if dataset is None else known_dataset(dataset),
+            methods,
+            columns,
+            traffic=traffic,
+            features=(user_features, item_features),
+            out=out,
+            source=dataset or log_called(str(train)),
+            data_dir=data_dir,
+            trials=trials or 40,
+            splits=splits or 1,
+            split=split,
+            criterion=criterion,
+            workers=workers,
+            seed=seed,
+        )
+    else:
+        others = methods, out, dataset, train, settings, criterion, split, traffic
+        if columns != Columns() or any((*others, user_features, item_features)):
+            raise InputError(f"{file} says what is tuned: its [tune] table holds settings")
+        labels = None if only is None else [arm.strip() for arm in only.split(",")]
+        asked = _plans(file, cell, labels, trials=trials, splits=splits, engine=engine)
+        studies = _make(asked, workers=workers, seed=seed, data_dir=data_dir)
     documents = []
-    for label, document in made:
+    for label, document in studies:
+        _tell(label, document, by_traffic=criterion == "traffic")
         documents.append(document)
-        best = document["best"]
-        chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
-        judge = "quality on random traffic" if by == "traffic" else "held-out quality"
-        say(f"{label}: {judge} {best['value']:.4f} with", command=chosen)
-        if nothing_better := _nothing_better(document):
-            say(f"{label}: {nothing_better}")
-        if preferred := dissent(document):
-            say(f"{label}: {options.disagreement(preferred)}")
     if as_json:
         print_json(documents)
 
 
-def _nothing_better(document: dict[str, Any]) -> str | None:
-    """A sentence where the best settings are those that the study began with."""
-    from unexposed.methods import method
-    from unexposed.settings import default
-
-    best = document["best"]
-    cls = method(document["method"])
-    defaults = {name: default(cls, name) for name in best["settings"]}
-    others = len(document["trials"]) - 1
-    tried = f"none of {others} other settings tried did better" if others else "it tried no others"
-    if best["settings"] == defaults:
-        return f"these are the defaults; {tried}"
-    return f"the study began with these settings; {tried}" if best["trial"] == 0 else None
-
-
 def _tune(
-    clicks: "Clicks",
-    side: "Side",
-    source: str,
-    methods: str,
     assigned: list[str],
-    out: Path,
+    train: Any,
+    methods: str,
+    columns: Columns,
     *,
-    start_from: Path | None,
+    traffic: Path | None,
+    features: tuple[Path | None, Path | None],
+    out: Path,
+    source: str,
+    data_dir: Path | None,
     criterion: str | None,
-    split: str | None,
-    **given: Any,
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    trials: int,
+    **how: Any,
+) -> Iterator[tuple[str, Document]]:
     """Tune methods on a log, one after the other."""
-    from unexposed.evaluation.compare import check_use, parse_methods
-    from unexposed.ranking.held_out import DEFAULT
-    from unexposed.tuning import search, study, trial
+    from unexposed.api.inputs import as_clicks, as_traffic, disliked
+    from unexposed.api.methods import as_methods
+    from unexposed.api.tune import tune as search
+    from unexposed.evaluation.compare import check_use
+    from unexposed.progress import Silent
+    from unexposed.settings import known
+    from unexposed.tuning.trial import TRAFFIC
 
-    held_out = None if criterion == trial.TRAFFIC else criterion
-    asked = parse_methods(methods, assigned, criterion=held_out)
-    check_use(asked, side.only(side.given() - {"traffic"}), say)  # which may judge any method
-    for label, method in asked.items():
-        fixed = tuple(text.split("=")[0] for text in [*assigned, *label.split(":")[1:]])
-        say(f"{label}: {given['trials']} trials; after Ctrl-C the same command goes on with them")
-        document = search.tune(
+    if criterion == TRAFFIC and traffic is None:
+        raise InputError("--criterion traffic needs --traffic FILE")
+    made = as_methods(methods, assigned, None if criterion == TRAFFIC else criterion)
+    clicks = as_clicks(train, columns, data_dir=data_dir, say=say)
+    clicks, side = with_features(clicks, columns, *features)
+    check_use(made, side, say)
+    if traffic is not None:  # which may judge any method
+        side = replace(side, traffic=as_traffic(traffic, clicks, columns, say=say))
+    if criterion == "shown" and not isinstance(train, str):
+        side = replace(side, passed_over=disliked(train, data_dir))
+    for label, method in made.items():
+        texts = [*assigned, *label.split(":")[1:]]
+        names = {text.partition("=")[0].rpartition(".")[2] for text in texts}
+        say(f"{label}: {trials} trials; after Ctrl-C the same command goes on with them")
+        study = search(
             clicks,
             method,
-            folder=out,
-            name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
-            fixed=tuple(name.split(".")[-1] for name in fixed),
-            start=None if start_from is None else study.best_settings(start_from),
-            by=criterion or DEFAULT,
-            split=split,
+            trials=trials,
+            fixed=names & known(type(method)).keys(),
+            criterion=criterion,
             side=side.only(method.takes | {"traffic", "passed_over"}),
+            out=out,
+            name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
+            progress=Silent(),
             say=say,
-            **given,
+            **how,
         )
-        yield label, document
+        yield label, study.document
+
+
+def _tell(label: str, document: Document, *, by_traffic: bool) -> None:
+    """Say what a study found, whether that is anything new, and which criteria disagree."""
+    from unexposed.methods import method
+    from unexposed.settings import default
+    from unexposed.tuning.study import dissent
+
+    best = document["best"]
+    chosen = " ".join(f"--set {k}={v}" for k, v in best["settings"].items())
+    judge = "quality on random traffic" if by_traffic else "held-out quality"
+    say(f"{label}: {judge} {best['value']:.4f} with", command=chosen)
+    cls, others = method(document["method"]), len(document["trials"]) - 1
+    tried = f"none of {others} other settings tried did better" if others else "it tried no others"
+    if best["settings"] == {name: default(cls, name) for name in best["settings"]}:
+        say(f"{label}: these are the defaults; {tried}")
+    elif best["trial"] == 0:
+        say(f"{label}: the study began with these settings; {tried}")
+    if preferred := dissent(document):
+        say(f"{label}: {disagreement(preferred)}")
 
 
 def _plans(
@@ -198,7 +199,7 @@ def _plans(
 
 def _make(
     plans: "list[Plan]", *, workers: int, seed: int, data_dir: Path | None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[str, Document]]:
     """Make studies one after the other; a failure is reported and does not stop the others."""
     from unexposed.experiments import studies
 
@@ -222,33 +223,3 @@ def _make(
 def log_called(train: str) -> str:
     """What study files of a log are called."""
     return Path(train.partition("?")[0]).stem.strip("-*[]? ") or "log"
-
-
-def clicks_alone(
-    dataset: str | None, train: str | None, columns: options.Columns, data_dir: Path | None
-) -> "Clicks":
-    """The clicks alone: a data set's judged part goes no further than this function."""
-    if (dataset is None) == (train is None):
-        raise InputError("give either --dataset NAME or --train LOG")
-    if train is not None:
-        from unexposed.data.log import read_log  # with polars, which data sets do without
-
-        return read_log(train, **columns.given(), say=say)
-    assert dataset is not None
-    if columns.are_given():
-        raise InputError("give --dataset, or --train with its columns, not both")
-    logged, threshold = _logged(dataset, data_dir)
-    return logged.clicks(threshold=threshold)
-
-
-def disliked_alone(dataset: str, data_dir: Path | None) -> "Impressions":
-    """What users of a data set rated below the threshold, in its logged part."""
-    logged, threshold = _logged(dataset, data_dir)
-    return logged.disliked(threshold=threshold)
-
-
-def _logged(dataset: str, data_dir: Path | None) -> "tuple[Ratings, float]":
-    from unexposed.data import datasets as known
-    from unexposed.evaluation.protocols import PROTOCOLS
-
-    return known.load(dataset, data_dir=data_dir).logged, PROTOCOLS["ubo-ijcai22"].threshold

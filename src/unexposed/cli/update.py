@@ -5,37 +5,26 @@ from typing import Annotated
 
 import typer
 
-from unexposed.cli import opening
-from unexposed.cli.features import with_features
-from unexposed.cli.fit import kept_model, training_line, verdict_lines
-from unexposed.cli.options import (
-    NO_COLUMNS,
-    Columns,
-    Force,
-    ItemFeatures,
-    Log,
-    ModelFolder,
-    Seed,
-    UserFeatures,
-    with_columns,
-)
-from unexposed.cli.replacing import check_replaces
+from unexposed.cli import options
+from unexposed.cli.fit import kept_model, tell_of_training
+from unexposed.cli.inputs import check_replaces, whole, with_features
 from unexposed.cli.talking import progress, say
+from unexposed.data.columns import Columns
 
 
-@with_columns
+@options.with_columns
 def update(
-    folder: ModelFolder,
-    log: Log,
+    folder: options.ModelFolder,
+    log: options.Log,
+    columns: Columns,
     out: Annotated[Path, typer.Option(help="File for the updated model.")],
     epochs: Annotated[
         int | None, typer.Option(help="Most epochs. (default: a tenth of the method's)", min=1)
     ] = None,
-    columns: Columns = NO_COLUMNS,
-    user_features: UserFeatures = None,
-    item_features: ItemFeatures = None,
-    seed: Seed = 0,
-    force: Force = False,
+    user_features: options.UserFeatures = None,
+    item_features: options.ItemFeatures = None,
+    seed: options.Seed = 0,
+    force: options.Force = False,
 ) -> None:
     """Go on training a saved model with newer clicks, new users and items included."""
     from unexposed.data.log import read_log
@@ -45,19 +34,17 @@ def update(
     place = model_path(out)
     is_same = place.exists() and place.samefile(model_path(folder))  # its clicks stay in it
     check_replaces(out, force=force or is_same)
-    model = opening.whole(folder, verify=True)  # damage must not go into a new model
-    clicks = read_log(log, **columns.given(), any_size=True, say=say)
+    model = whole(folder, verify=True)  # damage must not go into a new model
+    clicks = read_log(log, **columns.of_log(), any_size=True, say=say)
     clicks, side = with_features(clicks, columns, user_features, item_features, model=model)
-    updated, interrupted = kept_model(
+    updated, stopped = kept_model(
         lambda: model.update(clicks, epochs=epochs, seed=seed, side=side, progress=progress())
     )
     new_users = len(updated.user_ids) - len(model.user_ids)
     new_items = len(updated.item_ids) - len(model.item_ids)
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
     updated.save(out)
-    say(training_line(updated))
-    for line in () if interrupted else verdict_lines(updated):
-        say(line)
+    tell_of_training(updated, stopped)
     say(f"saved to {out}")
-    if interrupted:
-        raise KeyboardInterrupt
+    if stopped is not None:
+        raise stopped

@@ -126,14 +126,6 @@ def printed(table: "pl.DataFrame") -> "pl.DataFrame":
     return table.with_columns(texts)
 
 
-def spreadsheet_safe(table: "pl.DataFrame") -> "pl.DataFrame":
-    """The table with ' before every text that a spreadsheet would read as a formula."""
-    import polars as pl
-
-    formula = r"^([=+\-@\t\r])"
-    return printed(table).with_columns(pl.col(pl.String).str.replace(formula, "'$1"))
-
-
 def click_table(clicks: "Clicks") -> "pl.DataFrame":
     """user, item: one row for each click."""
     return clicks.frame().select("user", "item")

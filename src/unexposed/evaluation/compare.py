@@ -1,7 +1,7 @@
 """Compare methods: train each on the same splits, one for each seed, and evaluate it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import settings as checks
-from unexposed.cards import Card, Shown, counted
+from unexposed.cards import Card, HasCard, as_text, counted, number
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Judgements, Traffic
 from unexposed.data.pairs import pair_keys
 from unexposed.data.split import Split, split
 from unexposed.data.write import Library, as_frame
-from unexposed.errors import InputError, did_you_mean
+from unexposed.errors import InputError, Interrupted
 from unexposed.evaluation import significance as statistics
 from unexposed.evaluation.protocols import Protocol, evaluate
-from unexposed.methods import make, method
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import Rated, dissent
-from unexposed.ranking.held_out import criterion as criterion_named
 from unexposed.training.side import Side
 
 Splits = Callable[[int], Split]  # seed → split
@@ -42,14 +40,13 @@ class Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Shown):
+class Comparison(HasCard):
     """The results of all methods under one protocol."""
 
     protocol: Protocol
     users: int
     seeds: int
     results: list[Result]
-    interrupted: bool = False
     given: Mapping[str, str] = field(default_factory=dict)  # label → what it has beside clicks
 
     @property
@@ -92,24 +89,12 @@ class Comparison(Shown):
     def __repr__(self) -> str:
         return f"Comparison({self._line()})"
 
+    def __str__(self) -> str:
+        return as_text(self.card())
+
     def card(self) -> Card:
-        """The methods by the first metric, the best first, and the others beside it."""
-        metrics = list(self.protocol.metrics)
-        rows = []
-        for result in sorted(
-            self._document["results"], key=lambda r: -r["metrics"][metrics[0]]["mean"]
-        ):
-            found = result["metrics"]
-            (low, high), p = found[metrics[0]]["ci95"], found[metrics[0]]["p_holm"]
-            others = [found[metric]["mean"] for metric in metrics[1:]]
-            best = found[metrics[0]]["below_best"] == 0
-            mean = found[metrics[0]]["mean"]
-            rows.append(
-                [result["method"], mean, f"{low:.4g} – {high:.4g}", None if best else p, *others]
-            )
-        heads = ["method", metrics[0], "95 % interval", "p to the best", *metrics[1:]]
-        note = "means over users and seeds; p by a sign-flip test over users, Holm-corrected"
-        return Card(f"Comparison: {self._line()}", {}, heads, rows, note=note)
+        """A row for each method: mean ± sd over seeds, and † where it is significantly below."""
+        return card_of(self._document, title=f"Comparison: {self._line()}")
 
     def _line(self) -> str:
         metric = next(iter(self.protocol.metrics))
@@ -146,6 +131,28 @@ class Comparison(Shown):
         }
 
 
+def card_of(document: dict[str, Any], *, title: str) -> Card:
+    """The table of a comparison's document."""
+    results, several = document["results"], document["seeds"] > 1
+    rows = []
+    for row in results:
+        cells = []
+        for own in row["metrics"].values():
+            mean = number(own["mean"])
+            mark = "†" if own.get("p_holm", 1) <= statistics.SIGNIFICANCE else " "
+            cells.append(f"{mean} ± {number(own['sd'])} {mark}" if several else f"{mean} {mark}")
+        label = f"{row['method']} ({row['given']})" if "given" in row else row["method"]
+        rows.append([label, *cells, f"{row['seconds']:.1f}"])
+    seeds = f"mean ± sd of {document['seeds']} seeds, " if several else ""
+    apart = "; rows given more than clicks, named in brackets, do not compete"
+    note = (
+        f"{document['protocol']}: {document['users']:,} users, {seeds}† below the best, p < .05 "
+        f"(sign-flip test over users, Holm){apart if any('given' in r for r in results) else ''}"
+    )
+    metrics = results[0]["metrics"] if results else ()
+    return Card(title, {}, ["method", *metrics, "seconds"], rows, note=note)
+
+
 def _summary(values: NDArray[np.float64], against: statistics.Difference | None) -> dict[str, Any]:
     mean, sd = statistics.mean_sd(values)
     low, high = statistics.bootstrap_interval(values.mean(axis=0), seed=0)
@@ -164,12 +171,12 @@ def compare(
     seeds: int,
     progress: show.Progress,
     side: Side | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
 ) -> Comparison:
     """Train every method on every seed's split and evaluate it by the protocol.
 
-    Every method is given the parts of `side` that it accepts. Ctrl-C keeps the methods whose
-    seeds are all done.
+    Every method is given the parts of `side` that it accepts. Ctrl-C raises `Interrupted` with the
+    comparison of the methods whose seeds are all done.
     """
     if by.candidates == "logged":
         raise InputError(f"protocol {by.name!r} is for a model and a log: use evaluate")
@@ -182,7 +189,6 @@ def compare(
     check_use(methods, side, say)
     results: list[Result] = []
     users = 0
-    interrupted = False
     with progress as told:
         for label, recommender in methods.items():
             try:
@@ -191,10 +197,9 @@ def compare(
                 if not results:
                     raise
                 say(f"interrupted during {label}: the table holds the methods finished before")
-                interrupted = True
-                break
+                raise Interrupted(Comparison(by, users, seeds, results)) from None
             results.append(result)
-    return Comparison(by, users, seeds, results, interrupted)
+    return Comparison(by, users, seeds, results)
 
 
 def refuse_shared(traffic: Traffic | None, judged: Judgements) -> None:
@@ -241,7 +246,7 @@ def _run(
     return Result(label, recommender, by_metric, total, criteria or None), len(users)
 
 
-def check_use(methods: Mapping[str, Recommender], side: Side, say: Callable[[str], None]) -> None:
+def check_use(methods: Mapping[str, Recommender], side: Side, say: Callable[[str], object]) -> None:
     """Refuse inputs that no method here can use; say which methods do without them.
 
     What was passed over teaches nothing, so no method does without it.
@@ -310,60 +315,3 @@ def judged_by_later(clicks: Clicks, how: str, by: Protocol) -> tuple[Clicks, Jud
         )
     earlier, later = split(clicks, how, seed=0)
     return earlier, Judgements.from_clicks(later)
-
-
-def parse_methods(
-    names: str, assignments: Sequence[str], *, criterion: str | None = None
-) -> dict[str, Recommender]:
-    """Make methods from the text of a command line, each with the settings it has.
-
-    A method is a name, or a name with settings: `ubo:strategy=joint:dim=20`. An assignment is
-    `dim=64` for every method that has the setting, or `ubo.dim=64` for one. The criterion is of
-    every method that has one and is not assigned another.
-    """
-    if criterion is not None:
-        criterion_named(criterion)
-    labels = [name.strip() for name in names.split(",") if name.strip()]
-    if not labels:
-        raise InputError("no method given; name some, for example --methods popularity,mf,bpr")
-    own: dict[str, dict[str, Any]] = {}
-    for label in labels:
-        name, *texts = label.split(":")
-        cls = method(name)
-        pairs = [_assignment(text) for text in texts]
-        own[label] = {key: checks.parse_value(name, cls, key, value) for key, value in pairs}
-    for text in assignments:
-        target, (key, value) = None, _assignment(text)
-        if "." in key:
-            target, key = key.split(".", 1)
-        _assign(own, target, key, value)
-    made = {}
-    for label, given in own.items():
-        name = label.split(":")[0]
-        has_one = criterion is not None and "criterion" in checks.known(method(name))
-        made[label] = make(name, **({"criterion": criterion} if has_one else {}) | given)
-    return made
-
-
-def _assign(own: dict[str, dict[str, Any]], target: str | None, key: str, value: str) -> None:
-    names = {label: label.split(":")[0] for label in own}
-    if target is not None:
-        if target not in names.values():
-            near = did_you_mean(target, set(names.values()))
-            raise InputError(f"{target!r} is not among the methods; {near}")
-        names = {label: name for label, name in names.items() if name == target}
-    else:
-        every = {s for name in names.values() for s in checks.known(method(name))}
-        if key not in every:
-            raise InputError(f"no method here has a setting {key!r}; {checks.nearest(key, every)}")
-        names = {la: n for la, n in names.items() if key in checks.known(method(n))}
-    for label, name in names.items():
-        # settings spelled out in the list of methods win over assignments
-        own[label] = {key: checks.parse_value(name, method(name), key, value)} | own[label]
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InputError(f"a setting is given as name=value, got {text!r}")
-    return key.strip(), value.strip()

@@ -172,9 +172,9 @@ def write_model(document: dict[str, Any], out: Path, given: Given | None = None)
 def _command(out: Path, given: Given) -> str:
     """The command that makes the page again; files by their names alone."""
     options = {
-        "judged": given.judged and given.judged.name,
-        "protocol": given.protocol,
-        "titles": given.titles and given.titles.name,
+        "judged": getattr(given.judged, "name", None),  # a path; anything else has no name
+        "protocol": getattr(given.protocol, "name", given.protocol),
+        "titles": getattr(given.titles, "name", None),
         "title": given.title,
         **given.columns,
         "out": out.name,

@@ -64,7 +64,7 @@ def tune(
     side: Side | None = None,
     by: str = DEFAULT,
     reported: tuple[str, ...] = (),
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Find the best settings of a method by SNIPS on held-out clicks, averaged over splits.
 
@@ -120,7 +120,7 @@ def tune(
     return found
 
 
-def _warn_of_few(each: int, splits: int, say: Callable[[str], None]) -> None:
+def _warn_of_few(each: int, splits: int, say: Callable[[str], object]) -> None:
     """Say when so few held-out clicks judge a trial that luck chooses the settings."""
     more = min(SPLITS, -(-FEW // max(1, each)))
     if splits < more:
@@ -157,7 +157,7 @@ def _writing(journal: Path) -> Iterator[None]:
         ) from error
 
 
-def _work(task: Task, clicks: Clicks, trials: int, worker: int, say: Callable[[str], None]) -> None:
+def _work(task: Task, clicks: Clicks, trials: int, worker: int, say: Callable[[str], object]) -> None:
     states = load_optuna().trial.TrialState
     study = opened(task, worker=worker)
 
