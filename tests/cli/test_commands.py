@@ -9,8 +9,7 @@ import pytest
 from command import python
 from terminal import shown
 from unexposed import cli
-from unexposed.cli import tables
-from unexposed.data.datasets import DATASETS, HOLDS
+from unexposed.data.datasets import DATASETS
 from unexposed.evaluation.protocols import PROTOCOLS
 from unexposed.methods import METHODS
 from unexposed.ranking.metrics import METRICS
@@ -55,6 +54,15 @@ def test_every_method_can_be_compared_from_the_command_line(done):
     assert [r["method"] for r in json.loads(out)["results"]] == list(METHODS)
 
 
+def test_datasets_shows_what_each_holds_and_its_terms(done):
+    rows = json.loads(done("datasets --json --data-dir .")[0])
+    assert [row["name"] for row in rows] == list(DATASETS)
+    lines = done("datasets")[0].splitlines()
+    assert any("terms" in line for line in lines)
+    (bandit,) = (line for line in lines if line.split()[:2] == ["open_bandit", "–"])
+    assert bandit.split() == ["open_bandit", "–", "●", "●", "●", "–"]
+
+
 @pytest.mark.data
 def test_compare_on_coat_evaluates_237_users(done, data_dir):
     out, _ = done(
@@ -64,22 +72,6 @@ def test_compare_on_coat_evaluates_237_users(done, data_dir):
     assert (document["protocol"], document["users"]) == ("ubo-ijcai22", 237)
 
 
-def test_datasets_shows_every_one_with_its_terms(done):
-    names = [row["name"] for row in json.loads(done("datasets --json --data-dir .")[0])]
-    assert names == list(DATASETS)
-    assert "terms" in done("datasets")[0]
-
-
-def test_datasets_marks_what_each_holds_in_eighty_columns(done, monkeypatch):
-    monkeypatch.setattr(tables, "PLAIN_WIDTH", 80)
-    lines = done("datasets")[0].splitlines()
-    assert max(map(len, lines)) <= 80
-    (header,) = (line for line in lines if "impressions " in line)
-    (bandit,) = (line for line in lines if line.split()[:2] == ["open_bandit", "–"])
-    assert header.split() == ["data", "set", "here", *HOLDS]
-    assert bandit.split() == ["open_bandit", "–", "●", "●", "●", "–"]
-
-
 REGISTRIES = {"methods": METHODS, "protocols": PROTOCOLS, "metrics": METRICS}
 
 
@@ -87,47 +79,28 @@ REGISTRIES = {"methods": METHODS, "protocols": PROTOCOLS, "metrics": METRICS}
 def test_what_there_is_is_listed_one_line_each(done, command):
     lines = done(command)[0].splitlines()
     assert [line.split()[0] for line in lines] == list(REGISTRIES[command])
-    assert all(len(line.split()) > 3 for line in lines)
     rows = json.loads(done(f"{command} --json")[0])
     assert [row["name"] for row in rows] == list(REGISTRIES[command])
-    narrow = shown(command, width=60)
-    assert max(map(len, narrow.lines)) <= 60
-    assert set(REGISTRIES[command]) <= set(narrow.text.split())
+    assert max(map(len, shown(command, width=60).lines)) <= 60
 
 
-@pytest.mark.parametrize("command", ["compare", "fit", "evaluate", "tune", "report"])
-def test_help_names_the_command_that_lists_what_can_be_named(done, command):
-    said = " ".join(done(f"{command} --help")[0].replace("│", " ").split())
-    lister = "protocols" if command in ("evaluate", "report") else "methods"
-    assert f"unexposed {lister}" in said
-
-
-def test_simulate_writes_clicks_judgements_and_the_truth(done):
-    done("simulate --out world --users 30 --items 20 --seed 1")
-    files = ["clicks.csv", "judged.csv", "truth.parquet", "world.json"]
-    assert sorted(os.listdir("world")) == files
-    truth = pl.read_parquet("world/truth.parquet")
-    assert len(truth) == 600
-    assert truth["exposure"].is_between(0, 1).all()
+def test_simulate_writes_a_log_judgements_impressions_traffic_and_the_truth(done):
+    done("simulate --out world --users 60 --items 40 --impressions --traffic 0.1 --attention 1")
+    names = ["clicks.csv", "impressions.csv", "judged.csv", "traffic.csv", "truth.parquet"]
+    assert sorted(os.listdir("world")) == [*names, "world.json"]
+    truth, rows = pl.read_parquet("world/truth.parquet"), pl.read_csv("world/impressions.csv")
+    assert len(truth) == 2400
+    assert rows["clicked"].sum() == len(pl.read_csv("world/clicks.csv"))
+    # with full attention, propensity and exposure are the same
+    both = rows.join(truth, on=["user", "item"])
+    assert (both["propensity"] - both["exposure"]).abs().max() < 1e-4
     files = "--train world/clicks.csv --judged world/judged.csv"
     done(f"compare {files} --methods popularity --seeds 1 --json")
 
 
-def test_simulate_writes_what_was_shown_and_random_traffic(done):
-    done("simulate --out world --users 60 --items 40 --impressions --traffic 0.1 --attention 1")
-    names = ["clicks.csv", "impressions.csv", "judged.csv", "traffic.csv", "truth.parquet"]
-    assert sorted(os.listdir("world")) == [*names, "world.json"]
-    rows = pl.read_csv("world/impressions.csv")
-    assert rows["clicked"].sum() == len(pl.read_csv("world/clicks.csv"))
-    # with full attention, propensity and exposure are the same
-    both = rows.join(pl.read_parquet("world/truth.parquet"), on=["user", "item"])
-    assert (both["propensity"] - both["exposure"]).abs().max() < 1e-4
-
-
 def test_every_command_is_in_the_help(done):
     out, _ = done("--help")
-    for command in cli.COMMANDS:
-        assert command.__name__ in out
+    assert all(command.__name__ in out for command in cli.COMMANDS)
 
 
 def test_help_and_version_do_not_wait_for_torch():
