@@ -86,13 +86,12 @@ LINES = {
     "fit log.csv --out out --set epoch=3": "did you mean 'epochs'",
     f"fit log.csv --out out --seed {HUGE}": "seed must be",
     f"fit log.csv --out out --set dim={HUGE}": "dim must be",
-    "fit log.csv --out taken": "taken",
     f"simulate --out w --users {HUGE}": "n_users must be",
     "compare --train log.csv --judged judged.csv --methods mf --protocol ubo": "protocol 'ubo'",
     "compare --dataset coats --methods mf": "'coat'",
     "compare --dataset yahoo_r3 --methods mf --data-dir .": "webscope",
     "compare --dataset coat --methods mf --data-dir nowhere": "nowhere does not exist",
-    "recommend log.csv": "is not a model folder",
+    "recommend log.csv": "there is no model log.csv.safetensors",
     "recommend model -k 99 --out taken.csv": "k must be between 1 and 7 items, got 99",
     "recommend model --out out.xlsx": ".csv",
     "recommend model --users ids.txt": "none of the users in ids.txt",
@@ -117,8 +116,6 @@ def test_impossible_options_are_refused(refused, line):
     Path("ids.txt").write_text("x\ny\n")
     Path("new.csv").write_text("user,item\na,x\n")
     Path("taken.csv").write_text("precious")
-    Path("taken").mkdir()
-    Path("taken/notes.txt").write_text("mine")
     assert LINES[line] in refused(line)
     assert Path("taken.csv").read_text() == "precious"
 
