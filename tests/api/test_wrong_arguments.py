@@ -63,8 +63,8 @@ CASES = {
     "similar: k": (lambda split, model: model.similar_items(1, "x"), "k must be between 1 and 59"),
     "fold in: a frame": (lambda split, model: model.fold_in(FRAME), "mf learns from Clicks"),
     "update: a frame": (lambda split, model: model.update(FRAME), "mf learns from Clicks"),
-    "save: a number": (lambda split, model: model.save(1), "give the path of the folder"),
-    "load: a number": (lambda split, model: ux.load(1), "give the path of the folder of a saved"),
+    "save: a number": (lambda split, model: model.save(1), "give the path of the file of a model"),
+    "load: a number": (lambda split, model: ux.load(1), "give the path of the file of a model"),
     "fit: judgements": (
         lambda split, model: ux.make("mf").fit(split.judged),
         "mf learns from Clicks, got Judgements: read_log makes them from a file or a frame",
@@ -111,7 +111,7 @@ CASES = {
     "tune: out": (lambda split, model: ux.tune(split.train, "mf", out=3), "give the path of"),
     "report: out": (lambda split, model: ux.report(model, 3), "give the path of the page"),
     "report: a frame": (lambda split, model: ux.report(FRAME, "x.html"), "give a Model"),
-    "report: a folder": (lambda split, model: ux.report("src", "x.html"), "not a folder"),
+    "report: a folder": (lambda split, model: ux.report("src", "x.html"), "neither a model"),
 }
 
 

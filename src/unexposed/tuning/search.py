@@ -157,7 +157,9 @@ def _writing(journal: Path) -> Iterator[None]:
         ) from error
 
 
-def _work(task: Task, clicks: Clicks, trials: int, worker: int, say: Callable[[str], object]) -> None:
+def _work(
+    task: Task, clicks: Clicks, trials: int, worker: int, say: Callable[[str], object]
+) -> None:
     states = load_optuna().trial.TrialState
     study = opened(task, worker=worker)
 
