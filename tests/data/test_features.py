@@ -10,9 +10,7 @@ import polars as pl
 import pytest
 
 from small import clicks_of
-from unexposed.data.encoding import MOST_VALUES, Categories, Encoding
-from unexposed.data.features import Features, with_items
-from unexposed.data.ids import Ids
+from unexposed.data.features import MOST_VALUES, Categories, Encoding, Features, with_items
 from unexposed.data.labelled import Impressions
 from unexposed.data.log import read_log
 from unexposed.data.read_features import read_features
@@ -67,7 +65,7 @@ def test_one_line_says_what_was_taken_for_what_and_what_was_left_out():
     items(said=said)
     assert said == [
         "items.csv: item = sku, price a number, brand categories (2), tags lists of categories "
-        "(2), title left out (no two rows share a value), colour left out (it is constant); "
+        "(2), title dropped (no two rows share a value), colour dropped (it is constant); "
         "1 of 3 items are not in it"
     ]
 
@@ -122,7 +120,6 @@ def test_an_encoding_survives_json_and_encodes_later_rows_alike():
     "document",
     [
         {},
-        ["price"],
         [{"name": "price", "mean": 0.0, "deviation": 0.0}],
         [{"name": "price", "mean": float("nan"), "deviation": 1.0}],
         [{"name": "brand", "values": [1], "other": False, "many": False}],
@@ -139,19 +136,11 @@ def test_codes_are_categories_where_asked():
     assert items("sku,code\na,7\nb,7\nd,12\ne,12\n").encoding.columns == ["constant", "code"]
 
 
-def test_large_numbers_have_a_finite_deviation():
+def test_large_numbers_have_a_finite_deviation_and_later_ones_are_held_at_ten():
     found = items("sku,n\na,1e300\nb,-1e300\n")
     np.testing.assert_allclose(found.matrix[:, 1], [1, -1])
-
-
-def test_a_later_number_far_from_all_others_is_held_at_ten_deviations():
     known = items("sku,n\na,1\nb,2\n").encoding
     assert items("sku,n\na,1e300\n", encoding=known).matrix.tolist() == [[1, 10]]
-
-
-def test_missing_numbers_of_pandas_are_the_mean():
-    frame = pd.DataFrame({"item": ["a", "b", "c"], "price": [1.0, np.nan, 3.0]})
-    assert read_features(frame, LOG, role="item").matrix[:, 1].tolist() == [-1, 0, 1]
 
 
 REFUSED = {
@@ -162,7 +151,7 @@ REFUSED = {
         "sku,price\na,1\nb,2\nc,n/a\n",
         "items.csv, line 4: the price 'n/a' is not a finite number; correct it, or leave it empty",
     ),
-    "nothing to tell": ("sku,name\na,x\nb,y\n", "has no column that tells items apart"),
+    "nothing to tell": ("sku,name\na,x\nb,y\n", "every column of features is constant or rare"),
     "only ids": ("sku\na\nb\n", "has only ids: add columns of features of items"),
     "no ids": ("price,brand\n1,x\n", "has no column of item ids"),
     "missing id": ("sku,price\na,1\n,2\n", "items.csv, line 3: the id in column 'sku' is missing"),
@@ -193,11 +182,7 @@ def test_items_without_a_click_join_the_catalogue_behind_the_others():
     assert more.item_counts.tolist() == [2, 1, 1, 0, 0]
     assert with_items(more, items().ids) is more
     np.testing.assert_array_equal(more.items, LOG.items)
-
-
-def test_impressions_know_the_larger_catalogue_too():
-    shown = Impressions.from_pairs([0], [1], user_ids=Ids.range(2), item_ids=Ids.range(2))
-    clicks = clicks_of(np.eye(2))
-    more = with_items(replace(clicks, shown=shown), Ids.range(4))
+    shown = Impressions.from_pairs([0], [1], user_ids=LOG.user_ids, item_ids=LOG.item_ids)
+    more = with_items(replace(LOG, shown=shown), items().ids)
     assert more.shown is not None
-    assert more.shown.n_items == more.n_items == 4
+    assert more.shown.n_items == more.n_items == 5

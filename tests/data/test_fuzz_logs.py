@@ -45,19 +45,14 @@ TABLES = {
 }
 IDS = {"odd.txt": b"u1\nu2\n5\n"}
 COMMANDS = {
-    "fit {} --method popularity --out other --force": TABLES,
     "fit {} --method popularity --out other --force --rating rating --threshold 2": TABLES,
     "update model {} --out other --force": TABLES,
     "recommend model -k 2 --new-clicks {} --unknown popular": TABLES,
     "recommend model -k 2 --candidates {}": TABLES,
-    "recommend model -k 2 --users {}": IDS,
-    "recommend model -k 2 --allow {}": IDS,
     "recommend model -k 2 --deny {} --out lists.tsv": IDS,
     "evaluate model --judged {} --json": TABLES,
-    "compare --train {} --judged log.csv --methods popularity --seeds 1": TABLES,
     "compare --train log.csv --judged {} --methods popularity --seeds 1": TABLES,
     "report model --titles {} --json": TABLES,
-    "report model --judged {} --json": TABLES,
     "run {} --out results": {"odd.toml": TOML},
 }
 

@@ -2,34 +2,18 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
+from reading import log, pairs, refusal
 from unexposed.data.clicks import Clicks
-from unexposed.data.judged import read_judged
 from unexposed.data.log import read_log
-from unexposed.errors import InputError, LogWarning
+from unexposed.errors import LogWarning
 
 SHOP = {"user": ["ada", "ada", "bob", "bob"], "item": ["x", "y", "x", "x"]}
-
-
-def log(source: Any, **given: Any) -> Clicks:
-    return read_log(source, say=lambda _: None, **given)
-
-
-def refusal(source: Any, **given: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        log(source, **given)
-    return str(caught.value)
-
-
-def clicked(clicks: Clicks) -> dict[tuple[str, str], int]:
-    """Raw user and item → count."""
-    pairs = zip(clicks.users, clicks.items, clicks.counts, strict=True)
-    return {(clicks.user_ids.values[u], clicks.item_ids.values[i]): int(n) for u, i, n in pairs}
 
 
 def shown(clicks: Clicks) -> dict[tuple[str, str], tuple[int, int]]:
@@ -41,6 +25,85 @@ def shown(clicks: Clicks) -> dict[tuple[str, str], tuple[int, int]]:
         (clicks.user_ids.values[u], clicks.item_ids.values[i]): (int(s), int(c))
         for u, i, s, c in rows
     }
+
+
+# Columns and ratings
+
+
+@pytest.mark.parametrize(
+    ("header", "taken"),
+    [
+        ("userId,movieId", "user = userId, item = movieId"),
+        ("Customer ID,Product-ID", "user = Customer ID, item = Product-ID"),
+        ("sku,visitor_id", "user = visitor_id, item = sku"),
+        ("uid,user_id,user,item", "user = user, item = item"),
+        ("User,user,item", "user = user, item = item"),
+    ],
+)
+def test_columns_are_recognised_by_name(header, taken):
+    names = header.split(",")
+    read = log({name: [1, 2] for name in names}).read
+    assert str(read) == f"the frame: {taken}; every row is a click; 2 rows: 2 clicks"
+
+
+@pytest.mark.parametrize(
+    ("source", "user", "item"),
+    [
+        ({"user": [1, 2], "item": [1, 2], "buyer": [7, 8], "thing": ["a", "b"]}, "buyer", "thing"),
+        (pl.DataFrame({"^.*$": [7, 8], "*": ["a", "b"], "c": [5, 6]}), "^.*$", "*"),
+        (pd.DataFrame([[7, "a"], [8, "b"]]), "0", "1"),
+    ],
+    ids=["other names", "names like patterns", "names that are numbers"],
+)
+def test_columns_can_be_given(source, user, item):
+    assert pairs(log(source, user=user, item=item)) == {(7, "a"): 1, (8, "b"): 1}
+
+
+def test_a_click_is_a_rating_of_at_least_the_threshold():
+    ids = {"customer": ["ada", "bob", "bob", "cy"], "sku": ["x", "y", "x", "z"]}
+    clicks = log(ids | {"stars": [5, 4, 3.9, 0]})
+    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "y"): 1}
+    assert str(clicks.read) == (
+        "the frame: user = customer, item = sku, rating = stars; a click is stars ≥ 4; "
+        "4 rows: 2 clicks, 2 dropped; threshold 4 is assumed: give threshold= (--threshold)"
+    )
+    clicks = log(ids | {"stars": [5, 4, 3.9, 0]}, threshold=4.5)
+    assert pairs(clicks) == {("ada", "x"): 1}
+    assert clicks.user_ids.values.tolist() == ["ada", "bob", "cy"]  # also those without a click
+    assert clicks.item_ids.values.tolist() == ["x", "y", "z"]
+    assert len(log(ids | {"stars": [5, 4, 3.9, 0]}, threshold=0)) == 4
+
+
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        [5, "4.1", " 3 "],
+        pd.array([5, 4.1, 3], dtype="Float64"),
+        np.array([5, 4.1, 3], dtype=np.float32),  # whose 4.1 is below 4.1 in double precision
+        pl.Series(["5", "4.1", "3"], dtype=pl.Categorical),
+        pl.Series(["5", "4.1", "3"]).cast(pl.Decimal(5, 1)),
+    ],
+    ids=str,
+)
+def test_ratings_may_be_of_any_type_that_reads_as_a_number(ratings):
+    source = {"user": ["a", "b", "c"], "item": ["x", "y", "z"], "rating": ratings}
+    assert pairs(log(source, threshold=4.1)) == {("a", "x"): 1, ("b", "y"): 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"item": "itme"}, "did you mean 'item'?"),
+        ({"rating": "rating"}, "rating= (--rating)"),
+        ({"user": "user", "item": "user"}, "give two columns"),
+        ({"rating": "user"}, "user= and rating= both name 'user'"),
+        ({"rating": "count", "threshold": 6}, "count ≥ 6, and none is; lower threshold="),
+        ({"threshold": float("nan")}, "threshold must be a finite number of at least 0"),
+        ({"threshold": -1}, "threshold must be a finite number of at least 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, told):
+    assert told in refusal({"user": ["a", "b"], "item": [1, 2], "count": [5, 4]}, **settings)
 
 
 # Click columns
@@ -59,7 +122,7 @@ def shown(clicks: Clicks) -> dict[tuple[str, str], tuple[int, int]]:
 )
 def test_the_ones_of_a_click_column_are_clicks_and_its_zeros_impressions(name, values):
     clicks = log(SHOP | {name: values})
-    assert clicked(clicks) == {("ada", "x"): 1, ("bob", "x"): 1}
+    assert pairs(clicks) == {("ada", "x"): 1, ("bob", "x"): 1}
     assert shown(clicks) == {("ada", "x"): (1, 1), ("ada", "y"): (1, 0), ("bob", "x"): (2, 1)}
     assert str(clicks.read) == (
         f"the frame: user = user, item = item, click = {name}; a click is {name} = 1, "
@@ -73,8 +136,8 @@ def test_a_click_column_of_ones_alone_says_nothing_of_what_was_shown():
 
 def test_any_column_can_be_named_the_click_column_or_none():
     bought = SHOP | {"bought": [0, 1, 0, 0]}
-    assert clicked(log(bought, click="bought")) == {("ada", "y"): 1}
-    assert clicked(log(bought)) == {("ada", "x"): 1, ("ada", "y"): 1, ("bob", "x"): 2}
+    assert pairs(log(bought, click="bought")) == {("ada", "y"): 1}
+    assert pairs(log(bought)) == {("ada", "x"): 1, ("ada", "y"): 1, ("bob", "x"): 2}
     assert len(log(SHOP | {"label": [0, 7, 0, 0]}, click="")) == 3
 
 
@@ -87,9 +150,9 @@ def test_a_click_column_of_other_values_is_refused_with_the_cure():
 
 def test_a_click_column_goes_before_a_rating_column_and_the_line_says_so():
     clicks = log(SHOP | {"rating": [5, 1, 1, 1], "clicked": [0, 1, 0, 0]})
-    assert clicked(clicks) == {("ada", "y"): 1}
+    assert pairs(clicks) == {("ada", "y"): 1}
     assert "rating is not used" in str(clicks.read)
-    assert clicked(log(SHOP | {"rating": [5, 1, 1, 1], "clicked": [0, 1, 0, 0]}, threshold=4)) == {
+    assert pairs(log(SHOP | {"rating": [5, 1, 1, 1], "clicked": [0, 1, 0, 0]}, threshold=4)) == {
         ("ada", "x"): 1
     }
 
@@ -111,7 +174,7 @@ def test_an_event_column_is_not_guessed_at():
 def test_the_events_named_are_clicks_and_impressions():
     for given in ({"shown": "view, impression"}, {"shown": ["view", "impression"]}):
         clicks = log(EVENTS, click="purchase", **given)
-        assert clicked(clicks) == {("ada", "y"): 1}
+        assert pairs(clicks) == {("ada", "y"): 1}
         assert shown(clicks) == {("ada", "x"): (1, 0), ("ada", "y"): (1, 1), ("bob", "x"): (2, 0)}
         assert clicks.read is not None
         assert clicks.read.rule == (
@@ -183,23 +246,39 @@ def test_values_without_an_event_column_are_refused():
 @pytest.mark.parametrize("name", ["plays", "quantity", "count", "n"])
 def test_counts_are_kept_and_those_of_repeated_rows_added_up(name):
     clicks = log(SHOP | {name: [3, 1, 2, 5]})
-    assert clicked(clicks) == {("ada", "x"): 3, ("ada", "y"): 1, ("bob", "x"): 7}
+    assert pairs(clicks) == {("ada", "x"): 3, ("ada", "y"): 1, ("bob", "x"): 7}
     assert f"count = {name}" in str(clicks.read)
     assert "4 clicks on 3 pairs" in str(clicks.read)
-    assert clicked(log(SHOP | {name: [3, 1, 2, 5]}, count="")) == clicked(log(SHOP))
+    assert pairs(log(SHOP | {name: [3, 1, 2, 5]}, count="")) == pairs(log(SHOP))
 
 
-@pytest.mark.parametrize("value", [1.5, -1, None, "many", 2**31, float("nan")])
-def test_a_count_that_is_no_whole_number_is_refused(value):
-    said = refusal(SHOP | {"plays": [3, 1, value, 5]})
-    assert "row 2: the plays '" in said
-    assert "is not a whole number of 0 to 2,147,483,647" in said
+WORDS = {
+    "rating": "correct it or leave the row out",
+    "plays": "is not a whole number of 0 to 2,147,483,647",
+    "propensity": "is not a chance above 0 and at most 1",
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("rating", value) for value in (None, "x", "4,5", "true", float("nan"), -1.0, "1e999")),
+        *(("plays", value) for value in (1.5, -1, None, "many", 2**31, float("nan"))),
+        *(("propensity", value) for value in (0, 1.01, -0.1, None, float("nan"))),
+    ],
+)
+def test_a_value_that_is_none_is_refused_with_its_row(column, value):
+    said = refusal(SHOP | {column: [1, 1, value, 1]})
+    assert f"the frame, row 2: the {column} '" in said
+    assert WORDS[column] in said
+    role = {"plays": "count"}.get(column, column)
+    assert len(log(SHOP | {column: [1, 1, value, 1]}, **{role: ""})) == 3
 
 
 def test_a_count_of_zero_is_no_click_and_said():
     with pytest.warns(LogWarning, match="dropped 1 rows whose plays is 0"):
         clicks = read_log(SHOP | {"plays": [3, 0, 2, 5]})
-    assert clicked(clicks) == {("ada", "x"): 3, ("bob", "x"): 7}
+    assert pairs(clicks) == {("ada", "x"): 3, ("bob", "x"): 7}
     assert len(clicks.item_ids) == 2  # also without a click
 
 
@@ -224,14 +303,6 @@ def test_logged_propensities_go_with_the_impressions():
     assert seen.propensity.tolist() == pytest.approx([0.5, 0.25, 0.3])  # the mean over rows
     of_clicks = log(SHOP | {"p": [0.5, 0.25, 0.2, 0.4]}, propensity="p")
     assert shown(of_clicks)["bob", "x"] == (2, 2)
-
-
-@pytest.mark.parametrize("value", [0, 1.01, -0.1, None, float("nan")])
-def test_a_chance_outside_0_to_1_is_refused(value):
-    said = refusal(SHOP | {"propensity": [0.5, value, 0.5, 0.5]})
-    assert "row 1: the propensity '" in said
-    assert "is not a chance above 0 and at most 1" in said
-    assert len(log(SHOP | {"propensity": [0.5, value, 0.5, 0.5]}, propensity="")) == 3
 
 
 # Times
@@ -279,7 +350,7 @@ def test_ratings_below_the_threshold_are_impressions_where_they_are_asked_for():
     rated = SHOP | {"rating": [5, 3, 4, 1]}
     for given in ({"rating": "rating"}, {}):  # the column is recognised by its name, too
         clicks = log(rated, threshold=4, shown="below", **given)
-        assert set(clicked(clicks)) == {("ada", "x"), ("bob", "x")}
+        assert set(pairs(clicks)) == {("ada", "x"), ("bob", "x")}
         assert shown(clicks) == {("ada", "x"): (1, 1), ("ada", "y"): (1, 0), ("bob", "x"): (2, 1)}
         assert "a click is rating ≥ 4, every other row an impression" in str(clicks.read)
         assert clicks.read.dropped == 0
@@ -307,9 +378,3 @@ def test_the_warning_points_at_the_caller():
     with pytest.warns(LogWarning) as caught:
         read_log(SHOP | {"stars": [5, 1, 1, 5]})
     assert Path(caught[0].filename) == Path(__file__)
-
-
-def test_an_assumed_threshold_of_judged_pairs_is_warned_of_too():
-    trained = log(SHOP)
-    with pytest.warns(LogWarning, match="relevant is rating ≥ 4, which is assumed"):
-        read_judged(SHOP | {"rating": [5, 3, 4, 1]}, trained)

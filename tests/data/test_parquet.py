@@ -75,24 +75,8 @@ def test_a_negative_count_is_refused_and_the_process_lives(name, tmp_path, capfd
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_trial_reads_the_file_that_is_taken_from(tmp_path):
-    """Otherwise a damaged file would be read untried."""
-    pl.DataFrame(COLUMNS).write_parquet(tmp_path / "wide.parquet")
-    pl.DataFrame({"user": [1]}).write_parquet(tmp_path / "narrow.parquet")
-    trial = parquet.Trial()
-    try:
-        names = "wide.parquet", "narrow.parquet"
-        wide, _ = (trial.table(tmp_path / name, name) for name in names)
-        (item,) = wide.take(["item"])
-    finally:
-        trial.close()
-    assert list(item) == COLUMNS["item"]
-
-
 COMMANDS = [
     "fit bad.parquet --method popularity --out other",
-    "recommend model --candidates bad.parquet",
-    "evaluate model --judged bad.parquet",
     "report model --titles bad.parquet --title user --out other.html",
 ]
 

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_sources import LOG, assert_same, log, refusal
+from test_sources import LOG, assert_same
+
+from reading import log, refusal
 
 pytest.importorskip("adbc_driver_postgresql")
+pytestmark = pytest.mark.slow
 
 
 def program(name: str) -> Path | None:

@@ -1,9 +1,9 @@
 """Every source of a log gives the same clicks, bit for bit, or one sentence that refuses it."""
 
+import datetime
 import gzip
 import io
 import json
-import re
 import sqlite3
 import subprocess
 import sys
@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
+from reading import log, pairs, refusal
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.judged import read_judged, read_pairs
-from unexposed.data.log import read_log
 from unexposed.errors import InputError
 
 N, PER_PART = 240, 50
@@ -35,17 +36,6 @@ LOG = pl.DataFrame(
     }
 )
 PARTS = [LOG[n : n + PER_PART] for n in range(0, N, PER_PART)]
-
-
-def log(source: Any, **given: Any) -> Clicks:
-    return read_log(source, say=lambda _: None, **given)
-
-
-def refusal(source: Any, **given: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        log(source, **given)
-    assert str(caught.value).isprintable()
-    return str(caught.value)
 
 
 def assert_same_ids(one: Ids, other: Ids) -> None:
@@ -151,12 +141,17 @@ def test_folders_may_name_columns(tmp_path, expected):
 FRAMES = {
     "polars": lambda: LOG,
     "polars, lazy": LOG.lazy,
+    "polars, categories": lambda: LOG.with_columns(pl.col("item_id").cast(pl.Categorical)),
     "pandas": LOG.to_pandas,
+    "pandas, categories": lambda: LOG.to_pandas().astype({"item_id": "category"}),
     "arrow": LOG.to_arrow,
     "arrow, batches": lambda: pa.RecordBatchReader.from_batches(
         LOG.to_arrow().schema, LOG.to_arrow().to_batches(max_chunksize=17)
     ),
-    "mapping": lambda: LOG.to_dict(as_series=False),
+    "mapping of lists": lambda: LOG.to_dict(as_series=False),
+    "mapping of numpy": lambda: {name: LOG[name].to_numpy() for name in LOG.columns},
+    "mapping of pandas": lambda: {name: pd.Series(LOG[name].to_list()) for name in LOG.columns},
+    "mapping of arrow": lambda: {name: LOG[name].to_arrow() for name in LOG.columns},
 }
 
 
@@ -172,12 +167,112 @@ def test_a_relation_of_duckdb(expected, tmp_path):
     assert_same(log(relation), expected)
 
 
-def test_a_relation_of_an_older_duckdb(expected):
-    class Relation:
-        def fetch_arrow_table(self) -> pa.Table:
-            return LOG.to_arrow()
+def test_a_sparse_matrix_holds_counts_or_ratings_over_its_full_shape():
+    matrix = sp.coo_array(([2, 1, 0, 1], ([0, 0, 1, 2], [1, 1, 0, 0])), shape=(3, 3))
+    clicks = log(matrix)
+    assert pairs(clicks) == {(0, 1): 3, (2, 0): 1}  # repeats add up, an explicit zero is no click
+    assert clicks.user_ids.values.tolist() == clicks.item_ids.values.tolist() == [0, 1, 2]
+    assert pairs(log(matrix, threshold=3)) == {(0, 1): 1}
+    assert matrix.nnz == 4  # the caller's matrix is left alone
 
-    assert_same(log(Relation()), expected)
+
+def test_reading_needs_neither_pandas_nor_pyarrow_nor_torch():
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'torch']))\n"  # import raises
+        "from unexposed.data.log import read_log\n"
+        "read_log({'user': [1, 2], 'item': ['a', 'b']})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Ids
+
+DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (["7", "10"], ["10", "7"]),  # strings of a frame stay strings
+        ([np.int16(3), 2], [2, 3]),
+        ([(2, "a"), (3, "a"), (1, "b")], [(1, "b"), (2, "a"), (3, "a")]),
+        ([("b",), 7, "a"], [("b",), 7, "a"]),  # cannot be compared: in order of appearance
+        ([2**70, 5], [5, 2**70]),
+        (["\ud800", "a"], ["a", "\ud800"]),  # a lone surrogate cannot be encoded as UTF-8
+        (pl.Series([2.5, 1.0]), [1.0, 2.5]),
+        (pl.Series([True, False]), [False, True]),
+        (pl.Series([2**64 - 1, 1], dtype=pl.UInt64), [1, 2**64 - 1]),
+        (pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])), ["a", "b"]),
+        (pl.Series(DAYS[::-1]), DAYS),
+        (pd.array([2, 1], dtype="Int64"), [1, 2]),
+        (pd.Categorical([2, 1]), [1, 2]),
+        (np.array([2, 1], dtype=np.uint16), [1, 2]),
+    ],
+    ids=str,
+)
+def test_raw_ids_of_any_hashable_type_come_back(tmp_path, raw, expected):
+    columns = {"user": raw, "item": list(range(len(raw)))}
+    sources: list[Any] = [columns]
+    if isinstance(raw, pl.Series):
+        sources.append(tmp_path / "typed.parquet")
+        pl.DataFrame(columns).write_parquet(sources[1])
+    elif isinstance(raw, list):
+        objects = np.fromiter(raw, dtype=object, count=len(raw))
+        sources.append(pd.DataFrame({**columns, "user": pd.Series(objects, dtype=object)}))
+    for source in sources:
+        clicks = log(source)
+        assert clicks.user_ids.values.tolist() == expected
+        assert clicks.user_ids.are_integers == all(type(one) is int for one in expected) or (
+            max(map(abs, expected)) > 2**63
+        )
+        assert pairs(clicks) == {(r, n): 1 for n, r in enumerate(raw)}
+
+
+MISSING = [
+    ["a", None],
+    ["a", ""],
+    [1.5, float("nan")],
+    [(1,), None],
+    pd.Series([(1,), pd.NA], dtype=object),
+    pd.array([1, None], dtype="Int64"),
+    pd.to_datetime(["2024-01-01", None]),
+    pd.Categorical(["a", None]),
+]
+FRAMES_REFUSED = [
+    *(
+        (source, "the frame, row 1: the id in column")
+        for column in MISSING
+        for source in ({"user": column, "item": [1, 2]}, pd.DataFrame({"u": [1, 2], "i": column}))
+    ),
+    ({"user": [], "item": []}, "no rows"),
+    ({"a": [1], "b": [2]}, "there is 'a', 'b'"),
+    (pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]), "two columns named 'user'"),
+    ({"user": [1, 2], "item": [1]}, "differ in length"),
+    ({"user": [1, 2], "item": [3, [4]]}, "row 1: the list in column 'item'"),
+    (pl.DataFrame({"user": [1, 2], "item": [[3], [4]]}), "list"),
+    (sp.csr_array([[0, 2.5], [1, 0]]), "give threshold="),
+    (sp.csr_array([[0, 2**40], [1, 0]]), "give threshold="),
+    (sp.csr_array((3, 3)), "no click"),
+    (sp.csr_array([[1, 2]]), "fewer than two users"),
+    (sp.csr_array([[1j, 0], [0, 1]]), "real numbers"),
+    (sp.csr_array([[0, 1.0], [np.nan, 0]]), "holds nan in row 1, column 0"),
+    *((source, "give a path, a frame, a mapping") for source in (None, [1, 2], b"clicks.csv")),
+]
+
+
+@pytest.mark.parametrize(("source", "told"), FRAMES_REFUSED, ids=lambda part: str(part)[:30])
+def test_a_bad_frame_or_matrix_is_refused_with_its_row(source, told):
+    assert told in refusal(source)
+
+
+def test_control_characters_in_names_are_escaped(tmp_path):
+    path = tmp_path / "a\n\x1b[31m.csv"
+    path.write_text("user,item\n")
+    with pytest.raises(InputError, match=r"a\\n\\x1b\[31m\.csv has no rows"):
+        log(path)
+    read = log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv").read
+    assert str(read).startswith("the frame: user = u\\nv, item = item; every row is a click")
 
 
 # Parts that do not fit together
@@ -220,18 +315,9 @@ def test_a_part_without_rows_changes_nothing(tmp_path):
     assert log(tmp_path).user_ids.values.tolist() == [1, 2]
 
 
-def test_a_damaged_part_is_refused_by_its_name_and_one_process_tries_all(tmp_path, monkeypatch):
-    from unexposed.data import parquet
-
-    started = []
-    popen = subprocess.Popen
-    monkeypatch.setattr(
-        parquet.subprocess, "Popen", lambda *a, **k: started.append(a) or popen(*a, **k)
-    )
+def test_a_damaged_part_is_refused_by_its_name(tmp_path):
     for n, part in enumerate(PARTS):
         part.write_parquet(tmp_path / f"{n}.parquet", compression="uncompressed")
-    log(tmp_path)
-    assert len(started) == 1
     whole = (tmp_path / "3.parquet").read_bytes()
     (tmp_path / "3.parquet").write_bytes(whole[:-30])
     assert f"{tmp_path / '3.parquet'} cannot be read" in refusal(tmp_path)
@@ -239,6 +325,20 @@ def test_a_damaged_part_is_refused_by_its_name_and_one_process_tries_all(tmp_pat
 
 def test_what_is_no_log_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    assert "no such file" in refusal(tmp_path / "clicks.csv")
+    assert "folder without Parquet, CSV, TSV or JSON lines" in refusal(tmp_path)
+    assert "not a regular file" in refusal("/dev/null")
+    for path, told in (("a\0b", "no such file"), ("a" * 300, "File name too long")):
+        assert told in refusal(path)
+    (tmp_path / "nothing.csv").touch()
+    assert "nothing.csv is empty" in refusal("nothing.csv")
+    Path("nothing.csv").unlink()
+    for content in (parquet_bytes()[:-1], b"PAR1", b"user,item"):
+        (tmp_path / "bad.parquet").write_bytes(content)
+        assert "may be damaged" in refusal(tmp_path / "bad.parquet")
+    Path("bad.parquet").unlink()
+    for delimiter in ("", ",,", '"', "\n", "é"):
+        assert "must be one ASCII character" in refusal("a.csv", delimiter=delimiter)
     assert "no*.csv finds no file; relative paths start at" in refusal("no*.csv")
     (tmp_path / "a.csv").write_text("user,item\n1,2\n")
     (tmp_path / "b.parquet").write_bytes(parquet_bytes())
@@ -246,15 +346,6 @@ def test_what_is_no_log_is_refused(tmp_path, monkeypatch):
     assert "standard input is empty" in refusal(piped(monkeypatch, b""))
     assert "standard input, line 3: the id" in refusal(piped(monkeypatch, b"user,item\n1,2\n3,\n"))
     assert "query= (--query) asks a database" in refusal("a.csv", query="SELECT 1")
-
-
-def test_judged_pairs_and_candidates_come_from_folders_too(tmp_path):
-    (tmp_path / "a.csv").write_text("user,item,label\n7,x,1\n8,y,0\n")
-    (tmp_path / "b.csv").write_text("user,item,label\n7,y,2\n")
-    trained = log({"user": [7, 8], "item": ["x", "y"]})
-    assert len(read_pairs(tmp_path, say=lambda _: None)) == 3
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'b.csv'}, line 2: the label '2'")):
-        read_judged(tmp_path, trained, say=lambda _: None)
 
 
 # JSON lines

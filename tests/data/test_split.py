@@ -67,13 +67,6 @@ def test_training_ends_before_the_held_out_clicks_begin(clicks, share):
     assert abs(len(train) - wanted) == min(abs(size - wanted) for size in sizes)
 
 
-def test_the_earliest_share_trains_when_no_times_are_equal():
-    clicks = log(*((n % 6, n % 8, (7 * n) % 10) for n in range(10)))
-    train, held_out = ux.split(clicks, "time:0.8")
-    assert sorted(train.times // DAY) == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert sorted(held_out.times // DAY) == [8, 9]
-
-
 @given(clicks=logs(), seed=st.integers(0, 3))
 def test_each_user_with_two_clicks_loses_its_last_one_and_nobody_another(clicks, seed):
     try:
@@ -98,12 +91,6 @@ def test_a_date_is_midnight_in_utc_unless_it_says_otherwise():
     assert pairs(ux.split(clicks, "date:1970-01-02")[1]) == [(0, 1), (1, 0)]
     assert pairs(ux.split(clicks, "date:1970-01-02T00:00:01")[1]) == [(1, 0)]
     assert pairs(ux.split(clicks, "date:1970-01-02T00:00-05:00")[1]) == [(1, 0)]
-
-
-def test_a_pair_clicked_again_later_counts_at_its_last_time():
-    clicks = log((0, 0, 0), (0, 1, 1), (0, 0, 9))
-    train, held_out = ux.split(clicks, "date:1970-01-03")
-    assert (pairs(train), pairs(held_out)) == ([(0, 1)], [(0, 0)])
 
 
 def test_a_random_split_is_what_hold_out_gives():

@@ -15,11 +15,7 @@ NAIVE = [dt.datetime(2024, 1, 31, 11), dt.datetime(2024, 1, 31, 12, 0, 1)]
 EAST = dt.timezone(dt.timedelta(hours=5, minutes=30))
 
 
-def seconds(column: object) -> tuple[list[int], str]:
-    return seconds_of_parts(column)
-
-
-def seconds_of_parts(*columns: object) -> tuple[list[int], str]:
+def seconds(*columns: object) -> tuple[list[int], str]:
     parts = [series_of(part) if isinstance(part, list) else pl.Series(part) for part in columns]
     found = [times_of(part, np.ones(len(part), dtype=bool)) for part in parts]
     unit = unit_of([part.span() for part in found])
@@ -67,17 +63,14 @@ def test_days_are_their_midnight(column):
     assert seconds(column)[0] == [1_706_659_200, 1_706_745_600]
 
 
-def test_numbers_that_are_no_days_stay_seconds():
-    assert seconds(pl.Series([20240131, 20240199])) == ([20240131, 20240199], "seconds")
-
-
 def test_the_largest_number_of_all_parts_tells_the_unit():
-    assert seconds_of_parts(*([n * 1000] for n in (5, *SECONDS))) == ([5, *SECONDS], "milliseconds")
+    assert seconds(pl.Series([20240131, 20240199])) == ([20240131, 20240199], "seconds")
+    assert seconds(*([n * 1000] for n in (5, *SECONDS))) == ([5, *SECONDS], "milliseconds")
 
 
 def test_numbers_and_dates_do_not_mix():
     with pytest.raises(ValueError, match="numbers in some parts and dates in others"):
-        seconds_of_parts(SECONDS, NAIVE)
+        seconds(SECONDS, NAIVE)
 
 
 @pytest.mark.parametrize(

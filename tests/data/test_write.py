@@ -81,6 +81,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(ending, small_disk):
     table = pl.DataFrame({"x": np.random.default_rng(0).random(100_000)})
@@ -92,6 +93,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ending, small_disk):
     assert list(small_disk.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_an_export_to_a_full_disk_is_one_sentence_and_leaves_nothing(kind, small_disk):
     clicks = world(900, 800, seed=0).clicks(0)

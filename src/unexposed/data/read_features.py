@@ -10,8 +10,16 @@ from numpy.typing import NDArray
 
 from unexposed.data.columns import Table, recognised
 from unexposed.data.encode import encode
-from unexposed.data.encoding import SEPARATOR, Categories, Coding, Encoding, Held, Number
-from unexposed.data.features import Features, Role
+from unexposed.data.features import (
+    SEPARATOR,
+    Categories,
+    Coding,
+    Encoding,
+    Features,
+    Held,
+    Number,
+    Role,
+)
 from unexposed.data.ids import Ids, match
 from unexposed.data.pairs import HasIds, Indices
 from unexposed.data.sources import opened
@@ -52,7 +60,7 @@ def read_features(
             encoding, left_out = _fitted(table, typed, categories, role)
         found = Features(ids, _matrix(table, encoding, typed, at), encoding)
     taken = [plain(coding) for coding in encoding.codings]
-    taken += [f"{plain(column)} left out ({why})" for column, why in left_out.items()]
+    taken += [f"{plain(column)} dropped ({why})" for column, why in left_out.items()]
     unknown = _unknown(found, like, role, table.name)
     say = say or logging.getLogger("unexposed").info
     say(f"{table.name}: {role} = {plain(name)}, {', '.join(taken)}{unknown}")
@@ -147,8 +155,8 @@ def _fitted(
             codings.append(found)
     if not codings:
         raise InputError(
-            f"{table.name} has no column that tells {role}s apart: give numbers, categories that "
-            "several share, or lists of them"
+            f"{table.name}: every column of features is constant or rare; give numbers, categories "
+            f"that several {role}s share, or lists of them"
         )
     return Encoding(tuple(codings)), left_out
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from unexposed import progress as show
 from unexposed.cards import Card, Curve, Shown
 from unexposed.data.clicks import Clicks
-from unexposed.data.encoding import Encoding
-from unexposed.data.features import Features, Role
+from unexposed.data.features import Encoding, Features, Role
 from unexposed.data.ids import Ids
 from unexposed.data.pairs import Indices
 from unexposed.data.write import write_tables

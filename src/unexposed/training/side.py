@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
-from unexposed.data.encoding import Encoding
-from unexposed.data.features import Features, Role
+from unexposed.data.features import Encoding, Features, Role
 from unexposed.data.ids import Ids, match
 from unexposed.data.labelled import Impressions, Traffic
 from unexposed.data.pairs import HasIds, among, pair_keys, same_ids
