@@ -24,9 +24,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from read_log import N_ITEMS, N_USERS, zipf_like
-
 GIB = 1 << 30
+N_USERS, N_ITEMS = 1_000_000, 200_000  # known to the draw; how many turn up depends on the rows
+
+
+def zipf_like(rng: np.random.Generator, n: int, rows: int) -> Any:
+    """Ranks below n with P(rank) roughly ∝ 1 / (rank + 1), by inverting its integral."""
+    return (np.exp(rng.random(rows) * np.log(n + 1)) - 1).astype(np.int64).clip(max=n - 1)
 
 
 def write_parts(
