@@ -50,11 +50,6 @@ EXPOSED = [name for name, cls in METHODS.items() if issubclass(cls, PopularitySe
 FOLDING = [n for n, cls in METHODS.items() if cls.user_rows is not Recommender.user_rows]
 UPDATING = [name for name, cls in METHODS.items() if "start" in cls.takes]
 WITH_VECTORS = [n for n, cls in METHODS.items() if cls.vectors is not Recommender.vectors]
-WITH_SCORER = [
-    name
-    for name, cls in METHODS.items()
-    if name in WITH_VECTORS or cls.add_score is not Recommender.add_score
-]
 
 
 def make_with(name: str, settings: dict[str, Any]) -> Any:

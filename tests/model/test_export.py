@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import polars as pl
 import pyarrow.parquet
 import pytest
@@ -19,8 +20,9 @@ from unexposed.methods import METHODS
 from unexposed.model import export
 from unexposed.model.export import build_index, export_model, index_recall
 from unexposed.model.model import Model
+from unexposed.model.recommend import relevance
 
-MEASURED = {"usearch": "recall@10 against exact search", "onnx": "by onnxruntime"}
+MEASURED = {"usearch": "recall@10 against exact search"}
 AWKWARD = ["a,b", 'quote"', "new\nline", "<b>", "\U0001f600", "שלום", " ", "007", "x" * 100_000]
 
 
@@ -75,6 +77,27 @@ def test_the_index_gives_the_scores_and_nearly_all_of_the_best_items(model, tmp_
     best, exact = model.top(np.array([7], dtype=np.int32), 5, hide_clicked=False)
     assert matches.keys.tolist() == best[0].tolist()
     np.testing.assert_allclose(score, exact[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ubo", "mf", "wmf"])
+def test_the_onnx_scorer_gives_the_scores_of_the_model_on_the_runtime_of_servers(
+    name, small_world, tmp_path, monkeypatch
+):
+    trained = fitted(name, small_world.clicks(0), epochs=5)
+    about = export_model(trained, tmp_path / "out", kind="onnx")
+    users, items = np.array([3, 0, 3]), np.array([[0, 1, 2, 59], [5, 5, 5, 5], [9, 8, 7, 6]])
+    for rows in (slice(None), slice(1)):  # one user with candidates is a batch of one
+        session = onnxruntime.InferenceSession(
+            str(tmp_path / "out" / "scorer.onnx"), providers=["CPUExecutionProvider"]
+        )
+        values = session.run(about["outputs"], {"users": users[rows], "items": items[rows]})
+        score = np.take_along_axis(trained.scores(users[rows].astype(np.int32)), items[rows], 1)
+        np.testing.assert_allclose(values[0], score, rtol=1e-5, atol=1e-6)
+        wanted = [score, relevance(trained.method, score)]
+        np.testing.assert_allclose(values[-1], wanted[len(values) - 1], rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(export, "MOST_BYTES", 1000)
+    with pytest.raises(InputError, match="use --format npy or usearch"):
+        export_model(trained, tmp_path / "other", kind="onnx")
 
 
 def away_from_all_items() -> Vectors:
@@ -136,17 +159,6 @@ def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path,
     assert names(tmp_path) == []
 
 
-def test_npy_holds_the_vectors_with_ids_beside_them(model, tmp_path):
-    export_model(model, tmp_path / "out", kind="npy")
-    users = np.load(tmp_path / "out" / "user_vectors.npy")
-    items = np.load(tmp_path / "out" / "item_vectors.npy")
-    ids = json.loads((tmp_path / "out" / "item_ids.json").read_text())
-    user = model.user_ids.values.tolist()[4]
-    assert json.loads((tmp_path / "out" / "user_ids.json").read_text())[4] == user
-    scores = model.score([user] * len(ids), ids)
-    np.testing.assert_allclose(items @ users[4], scores, rtol=1e-5)
-
-
 def test_awkward_ids_survive_and_mixed_types_go_to_json_only(tmp_path):
     awkward = with_ids(AWKWARD)
     export_model(awkward, tmp_path / "parquet", kind="parquet", k=2)
@@ -183,12 +195,6 @@ def test_an_export_never_replaces_anything_else(place, kind, refusal, model, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_impossible_k_is_refused(model, tmp_path):
-    for k in (0, len(model.item_ids) + 1):
-        with pytest.raises(InputError, match="k must be between 1 and"):
-            export_model(model, tmp_path / "out", kind="usearch", k=k)
-
-
 def test_the_command_prints_one_json_document_and_refuses_before_it_loads(model, tmp_path, capsys):
     model.save(tmp_path / "model")
     words = ["export", str(tmp_path / "model"), "--to", str(tmp_path / "out"), "--format"]
@@ -196,6 +202,8 @@ def test_the_command_prints_one_json_document_and_refuses_before_it_loads(model,
     about = json.loads(capsys.readouterr().out)
     assert about == json.loads((tmp_path / "out" / "export.json").read_text())
     assert about["k"] == 5
+    assert ended(*words, "usearch", "-k", "0") == 2
+    assert "k must be between 1 and" in capsys.readouterr().err
     words[1] = str(tmp_path / "no model")
     assert ended(*words, "onx") == 2
     assert capsys.readouterr() == ("", "error: no export format 'onx'; did you mean 'onnx'?\n")

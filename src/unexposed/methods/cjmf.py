@@ -25,7 +25,6 @@ from unexposed.late import torch
 from unexposed.maths import exposure
 from unexposed.methods.composed import STEP
 from unexposed.methods.trained import TrainedMethod
-from unexposed.model.graph import LAST, Graph
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.sampling import samples as sampling
@@ -142,23 +141,6 @@ class CJMF(TrainedMethod):
             logits = user_factors[:, model] @ item_factors[:, model].T
             total += expit(logits, out=logits)
         return total / np.float32(user_factors.shape[1])
-
-    def add_score(self, graph: Graph, parameters: Parameters) -> None:
-        """mean_c σ(ω_ucᵀω_ic), the vectors of the sub-models in rows."""
-        graph.constant("user_factors", parameters["submodel_user_factors"])
-        graph.constant("item_factors", parameters["submodel_item_factors"])
-        graph.constant("last", LAST)
-        graph.constant("candidate", np.array([1], dtype=np.int64))
-        graph.add("Gather", "user_factors", "users", to="user")  # (batch, C, dim)
-        graph.add("Gather", "item_factors", "items", to="item")  # (batch, candidates, C, dim)
-        graph.add("Unsqueeze", "user", "candidate", to="user_each")
-        graph.add("Mul", "item", "user_each", to="products")
-        graph.add("ReduceSum", "products", "last", to="logits", keepdims=0)
-        graph.add("Sigmoid", "logits", to="relevances")
-        graph.output("ReduceMean", "relevances", to="score", axes=[-1], keepdims=0)
-
-    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
-        graph.table("exposure_table", parameters["exposure"], to="exposure")
 
     def exposure(self, parameters: Parameters, users: Indices) -> Block:
         """The mean exposure of an item over the sub-models, the same for every user."""

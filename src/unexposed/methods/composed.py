@@ -26,7 +26,6 @@ from unexposed.methods.pair_data import Counts, LearningData, PairRules
 from unexposed.methods.trained import TrainedMethod, continued
 from unexposed.model import fold_in
 from unexposed.model.fold_in import NewUsers
-from unexposed.model.graph import Graph
 from unexposed.progress import Progress
 from unexposed.ranking import blocks
 from unexposed.ranking.blocks import Block
@@ -303,9 +302,6 @@ class ComposedMethod(TrainedMethod):
         self, parameters: Parameters, users: Indices, items: Indices
     ) -> NDArray[np.float32]:
         return self.composition().exposure.pairs(parameters, users, items)
-
-    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
-        self.composition().exposure.add_to(graph, parameters)
 
     def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         parts, n_users = self.composition(), new.clicks.n_users

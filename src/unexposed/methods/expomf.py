@@ -15,7 +15,6 @@ from unexposed.maths import algebra
 from unexposed.maths.relevance import Vectors
 from unexposed.methods.trained import TrainedMethod, continued, initial_factors
 from unexposed.model.fold_in import NewUsers
-from unexposed.model.graph import Graph
 from unexposed.progress import Progress
 from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
@@ -123,18 +122,6 @@ class ExpoMF(TrainedMethod):
             logit(parameters["prior_exposure"]),
             precision=self.click_precision,
         )
-
-    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
-        """σ( logit μ_i + ½·log(λ_y/2π) − ½·λ_y·score² )."""
-        precision = self.click_precision
-        prior = logit(parameters["prior_exposure"]) + np.log(precision / (2 * np.pi)) / 2
-        graph.constant("prior_log_odds", prior)
-        graph.constant("half_precision", np.float32(precision / 2))
-        graph.add("Gather", "prior_log_odds", "items", to="prior")
-        graph.add("Mul", "score", "score", to="square")
-        graph.add("Mul", "half_precision", "square", to="penalty")
-        graph.add("Sub", "prior", "penalty", to="log_odds")
-        graph.output("Sigmoid", "log_odds", to="exposure")
 
     def pair_exposure(self, parameters: Parameters, users: Indices, items: Indices) -> Array:
         score = np.einsum(

@@ -12,7 +12,6 @@ from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
 from unexposed.maths import exposure, item_level
 from unexposed.maths.relevance import Relevance, normal
-from unexposed.model.graph import Graph
 from unexposed.ranking.blocks import Block
 from unexposed.sampling import validation
 from unexposed.sampling.validation import ValidationSet
@@ -180,10 +179,6 @@ class Exposure:
         del parameters
         return set()
 
-    def add_to(self, graph: Graph, parameters: Parameters) -> None:
-        """Add an output `exposure` to an ONNX graph, if there is an exposure model."""
-        del graph, parameters
-
 
 class AllSeen(Exposure):
     """m = 1: a missing click is a dislike."""
@@ -230,9 +225,6 @@ class Given(Exposure):
     def user_tables(self, parameters: Parameters) -> set[str]:
         table = parameters.get("exposure")
         return {"exposure"} if table is not None and table.ndim > 1 else set()
-
-    def add_to(self, graph: Graph, parameters: Parameters) -> None:
-        graph.table("exposure_table", parameters["exposure"], to="exposure")
 
 
 @dataclass(frozen=True)
@@ -385,23 +377,6 @@ class Gated(Exposure):
     def user_tables(self, parameters: Parameters) -> set[str]:
         del parameters
         return {"exposure_user_factors"}
-
-    def add_to(self, graph: Graph, parameters: Parameters) -> None:
-        """m = θ_i + r·(σ(e_uᵀω_i + offset) − θ_i)."""
-        for name in ("exposure_user_factors", "gate_weight", "gate_bias", "popularity"):
-            graph.constant(name, parameters[name])
-        graph.constant("offset", np.float32(self.offset))
-        graph.add("MatMul", "item", "gate_weight", to="gate_product")
-        graph.add("Add", "gate_product", "gate_bias", to="gate_logit")
-        graph.add("Sigmoid", "gate_logit", to="gate")
-        graph.add("Gather", "exposure_user_factors", "users", to="exposure_user")
-        graph.product("item", "exposure_user", to="seen_product")
-        graph.add("Add", "seen_product", "offset", to="seen_logit")
-        graph.add("Sigmoid", "seen_logit", to="seen")
-        graph.add("Gather", "popularity", "items", to="popular")
-        graph.add("Sub", "seen", "popular", to="difference")
-        graph.add("Mul", "gate", "difference", to="gated")
-        graph.output("Add", "popular", "gated", to="exposure")
 
 
 def mapped(features: NDArray[Any], parameters: Parameters) -> NDArray[np.float32]:

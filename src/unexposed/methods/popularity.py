@@ -8,7 +8,6 @@ import numpy as np
 from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices
 from unexposed.model.fold_in import NewUsers
-from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.blocks import Block
@@ -30,9 +29,6 @@ class Popularity(Recommender):
     def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         del parameters, new
         return {}
-
-    def add_score(self, graph: Graph, parameters: Parameters) -> None:
-        graph.table("item_counts", parameters["item_counts"], to="score")
 
     def scores(self, parameters: Parameters, users: Indices, clicks: Clicks) -> Block:
         del clicks

@@ -18,14 +18,13 @@ from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, Interrupted
 from unexposed.maths.relevance import Vectors
 from unexposed.model.fold_in import NewUsers
-from unexposed.model.graph import Graph
 from unexposed.model.model import Model
 from unexposed.ranking.blocks import Block, Scores, pairs_from_rows
 from unexposed.ranking.held_out import passed_over
 from unexposed.ranking.verdict import Rivals
 from unexposed.training.checkpoint import EVERY, Checkpoint
 from unexposed.training.divided import check_alone, divided
-from unexposed.training.fingerprint import fingerprint, side_fingerprint
+from unexposed.training.fingerprint import fingerprint
 from unexposed.training.loop import Result, Training
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
 
@@ -131,7 +130,6 @@ class Recommender(Shown, ABC):
             uses = self.accepts & {"impressions", "passed_over"}
             if side.impressions is None and clicks.shown is not None and uses:
                 side = replace(side, impressions=clicks.shown)
-                told["log_impressions"] = side_fingerprint(side)["impressions"]
             side.check_ids(clicks)
             if others is None:
                 check_alone(clicks)
@@ -227,21 +225,6 @@ class Recommender(Shown, ABC):
         """How likely each of these users was shown each item; None if not modelled."""
         del parameters, users
         return None
-
-    def add_score(self, graph: Graph, parameters: Parameters) -> None:
-        """Add the score of each pair to an ONNX graph, as an output `score`."""
-        vectors = self.vectors(parameters)
-        if vectors is None:
-            raise InputError(f"{self.name} has no scorer to export; recommend writes its lists")
-        graph.constant("user_factors", vectors.users)
-        graph.constant("item_factors", vectors.items)
-        graph.add("Gather", "user_factors", "users", to="user")  # (batch, dim)
-        graph.add("Gather", "item_factors", "items", to="item")  # (batch, candidates, dim)
-        graph.outputs.append(graph.product("item", "user", to="score"))
-
-    def add_exposure(self, graph: Graph, parameters: Parameters) -> None:
-        """Add the exposure of each pair as an output `exposure`, if the method models it."""
-        del graph, parameters
 
     def user_rows(self, parameters: Parameters, new: NewUsers) -> Parameters:
         """The parameters of new users, learned from their clicks alone (see `fold_in`)."""
