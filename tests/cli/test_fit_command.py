@@ -155,7 +155,7 @@ def test_resume_replaces_another_finished_training_and_says_what_differs(done):
     done(FIT)
     before = saved_at()
     _, err = done(f"{FIT} --engine reference --resume")
-    assert "model holds another training: the engine was cpu and is now reference" in err
+    assert "model holds another training: the engine was auto and is now reference" in err
     assert saved_at() != before
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,8 @@ from unexposed.errors import InputError, Interrupted
 if TYPE_CHECKING:
     from unexposed.data.clicks import Clicks
     from unexposed.model.model import Model
+    from unexposed.model.recommender import Recommender
+    from unexposed.training.side import Side
 
 
 @options.with_columns
@@ -50,7 +52,6 @@ def fit(
     from unexposed.api.methods import as_methods
     from unexposed.data.log import read_log
     from unexposed.evaluation.compare import check_use
-    from unexposed.methods import make
     from unexposed.methods.mf import simple_rival
     from unexposed.model.load import unlike
     from unexposed.model.save import check_ids, check_place, model_path
@@ -76,14 +77,11 @@ def fit(
     check_ids(clicks)
     n_users = clicks.n_users if clicks.share is None else clicks.share.n_users
     say(f"{clicks.n_clicks:,} clicks by {n_users:,} users on {clicks.n_items:,} items")
+    inputs = _inputs(recommender, clicks, side, seed=seed, split=split)
     if resume and not kept:
         if not ranks.led(model_path(out).exists):
             say(f"there is no {checkpoint} to resume from: training from the start")
-        elif side.given() - {"traffic"}:
-            say(f"{out} may be of other features: training from the start")
-        elif changed := unlike(
-            out, make, recommender, clicks, seed=seed, split=split, alone=traffic is None
-        ):
+        elif changed := unlike(out, inputs):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
         else:
             say(f"{out} holds this training, finished; to train it again, take --force instead")
@@ -102,14 +100,28 @@ def fit(
             rival=simple_rival(recommender, len(clicks), refit=False),
         )
     )
-    if split is not None:
-        model = replace(model, facts=model.facts | {"split": split})
+    model = replace(model, facts=model.facts | {"inputs": inputs})
     model.save(out)  # ranks write it together
     tell_of_training(model, stopped)
     recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
     say(f"saved to {out}; next:", command=recommend)
     if stopped is not None:
         raise stopped
+
+
+def _inputs(
+    method: "Recommender", clicks: "Clicks", side: "Side", *, seed: int, split: str | None
+) -> dict[str, Any]:
+    """What `--resume` compares with a finished model: every input of the training."""
+    from unexposed.training.fingerprint import fingerprint
+    from unexposed.training.side import HELD_OUT_FRACTION
+
+    if side.impressions is None:
+        side = replace(side, impressions=clicks.shown)
+    return fingerprint(method, clicks, None, seed=seed, side=side.aligned(clicks)) | {
+        "the engine": getattr(method, "engine", "auto"),
+        "the split": split or f"random:{HELD_OUT_FRACTION}",
+    }
 
 
 def _held_out(clicks: "Clicks", how: str, *, seed: int) -> "tuple[Clicks, Clicks]":

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unexposed import ranks, settings, tensors
+from unexposed import tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import owned
 from unexposed.data.share import Share
 from unexposed.errors import InputError, as_path
 from unexposed.model.model import Model
@@ -18,11 +16,9 @@ from unexposed.model.partitions import Partitions, check, stored_clicks
 from unexposed.model.recommender import Recommender
 from unexposed.model.save import MODEL, model_path
 from unexposed.tensors import Tensors, part, refusing
-from unexposed.training.fingerprint import differences, fingerprint, side_fingerprint
-from unexposed.training.side import HELD_OUT_FRACTION, Side
+from unexposed.training.fingerprint import differences
 
 Make = Callable[..., Recommender]  # `methods.make`
-USUAL_SPLIT = f"random:{HELD_OUT_FRACTION}"
 
 
 def load(name: str | PathLike[str], make: Make, *, verify: bool = False) -> Model:
@@ -84,61 +80,20 @@ def _item_ids(stored: Tensors) -> Ids:
     return Ids.unpacked(part(stored.arrays, "ids.items."))
 
 
-def unlike(
-    folder: Path,
-    make: Make,
-    method: Recommender,
-    clicks: Clicks,
-    *,
-    seed: int,
-    split: str | None = None,
-    alone: bool = True,
-) -> list[str]:
-    """The differences between this training and the one that made the saved model, in words.
+def unlike(name: str | PathLike[str], inputs: dict[str, Any]) -> list[str]:
+    """The differences between the inputs of this training and those of the saved model, in words.
 
-    An empty list means that the saved model is the finished result of this training. A training
-    that is given more than these clicks `alone` differs from any: a model keeps no row of it.
+    An empty list means that the saved model is the finished result of this training.
     """
     try:
-        model, about, refused = *_own(folder, make), ""
+        facts = _read(name).document["facts"]
     except InputError as error:
-        refused = str(error)
-    others = ranks.current()
-    for one in [refused] if others is None else others.every(refused):
-        if one:
-            return [one]
-    facts = model.facts
+        return [str(error)]
     if facts.get("ended") == "interrupted":
         return [f"it was interrupted after epoch {facts.get('epochs_run')}"]
-    if "updates" in facts or "side" in facts or not alone:
+    if "inputs" not in facts or "updates" in facts:
         return ["it was given more than a log"]
-    ran_on = facts.get("engine")
-    asked = settings.values(method).get("engine", "auto")
-    then = _given(model.method, model.clicks, facts.get("seed")) | {
-        "unexposed": about["written_by"],
-        "the engine": ran_on,
-        "the split": facts.get("split", USUAL_SPLIT),
-        "the impressions": facts.get("log_impressions"),
-    }
-    now = _given(method, clicks, seed) | {
-        "the engine": ran_on if asked == "auto" else asked,
-        "the split": split or USUAL_SPLIT,
-    }
-    if clicks.shown is not None and "impressions" in method.takes:
-        now["the impressions"] = side_fingerprint(Side(impressions=clicks.shown))["impressions"]
-    return differences(then, now)
-
-
-def _own(folder: Path, make: Make) -> tuple[Model, dict[str, Any]]:
-    """The saved model with the users of this worker, and what its file says."""
-    about = _read(folder).document
-    if ranks.current() is None:
-        return load(folder, make), about
-    return load_partitions(folder, make).join(owned()), about
-
-
-def _given(method: Recommender, clicks: Clicks, seed: Any) -> dict[str, Any]:
-    return fingerprint(method, clicks, clicks, seed=seed, side=Side())
+    return differences(facts["inputs"], inputs)
 
 
 def describe(name: str | PathLike[str], make: Make) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Hashable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -34,7 +35,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def fingerprint(
-    method: "Recommender", clicks: Clicks, held_out: Clicks, *, seed: int, side: Side
+    method: "Recommender", clicks: Clicks, held_out: Clicks | None, *, seed: int, side: Side
 ) -> dict[str, Any]:
     """Everything that decides the outcome of a training, except the engine."""
     own = settings.values(method)
@@ -45,7 +46,7 @@ def fingerprint(
         **own,
         "the seed": seed,
         **log_fingerprint(clicks),
-        "the held-out clicks": _clicks_digest(held_out),
+        "the held-out clicks": "none" if held_out is None else _clicks_digest(held_out),
         **side_fingerprint(side, clicks.share),
     }
 
@@ -101,8 +102,14 @@ def _numbers(ids: Ids) -> NDArray[np.int64]:
     """A number for each raw id, equal for equal ids however they are stored."""
     if ids.are_integers:
         return np.asarray(ids.values)
-    texts = (json.dumps(to_json(raw)) for raw in ids.values.tolist())
-    return np.fromiter((crc32(text.encode()) for text in texts), np.int64, len(ids))
+    values = ids.values.tolist()
+    return np.fromiter((_number(raw) for raw in values), np.int64, len(ids))
+
+
+def _number(raw: Hashable) -> int:
+    if isinstance(raw, str):
+        return crc32(raw.encode("utf-8", "surrogatepass"))
+    return crc32(json.dumps(to_json(raw)).encode(), 1)
 
 
 def _digest(share: Share | None, places: NDArray[np.int64], *columns: NDArray[Any]) -> str:
