@@ -1,4 +1,4 @@
-# The service of a model: docs/service.md
+# The service of a model: docs/serving.md
 FROM python:3.11-slim
 
 # The index of PyTorch's CPU builds (see pytorch.org); without it pip brings CUDA, some gigabytes.

@@ -37,11 +37,8 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-docs: setup  # the reference and the graph of rooms from the code, then every page as HTML in build/docs
-	$(BIN)/python docs/make_reference.py
-	$(BIN)/python docs/make_methods_table.py
-	$(BIN)/python docs/draw_rooms.py
-	$(BIN)/python docs/make_html.py
+docs: setup  # every page, and a reference made from the code, as a site in build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup  # needs idle cores; the card's part says so where there is none; ARGS=--recbole-python=…
 	$(BIN)/python benchmarks/engine_cpu.py $(ARGS)

@@ -267,7 +267,7 @@ def worth_in(file: str, pairs: dict[str, str]) -> Callable[[], str]:
 
 
 BENCHMARKS, RESULTS = "benchmarks/README.md", "docs/results.md"
-SHOWN, DATA = "experiments/shown/README.md", "docs/exposure.md"
+SHOWN, DATA = "experiments/shown/README.md", "docs/data.md"
 RATINGS = "Yahoo!R3, chosen by ratings"
 TUNED = ("mf", "bpr", "ubpr", "relmf", "umf", "ubo")
 RATED = {

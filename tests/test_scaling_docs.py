@@ -18,7 +18,10 @@ import torch.distributed as dist
 from command import LOG
 from unexposed.methods import load, make
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
+]
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
 BRIEF = "epochs=2, dim=4, engine='reference'"

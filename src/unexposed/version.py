@@ -1,3 +1,3 @@
 """The version of this package, as written into models, checkpoints and results."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"

@@ -251,7 +251,7 @@ def test_every_described_parameter_is_taken_and_no_other(client, call):
     assert "no parameter 'usr'" in refused.json()["error"]
 
 
-SERVING = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+SERVING = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
 def test_every_request_of_the_docs_gets_the_answer_shown(client):
