@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from small import clicks_of
-from unexposed.data.features import MOST_VALUES, Categories, Encoding, Features, with_items
+from unexposed.data.features import Categories, Encoding, Features, with_items
 from unexposed.data.labelled import Impressions
 from unexposed.data.log import read_log
-from unexposed.data.read_features import read_features
+from unexposed.data.read_features import MOST_VALUES, read_features
 from unexposed.errors import InputError
 
 LOG = read_log({"user": [1, 1, 2, 3], "item": ["a", "b", "a", "c"]})

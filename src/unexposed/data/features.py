@@ -1,6 +1,4 @@
-"""Features of users and items: rows of numbers by raw id, and how columns became these numbers.
-
-A model keeps its encoding for later users and items.
+"""Features of users and items: encoded rows by raw id, and the encoding, which a model keeps.
 
     number      (x − mean) / deviation, in [−10, 10]       one column
     categories  1 for the row's value, or for each of its values, else 0
@@ -13,7 +11,7 @@ what all rows have in common.
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +19,7 @@ from numpy.typing import NDArray
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, joined, match
 
-if TYPE_CHECKING:
-    import polars as pl
-
 Role = Literal["user", "item"]
-MOST_VALUES = 100  # of a column, the most frequent: the others share a column
-LEAST_ROWS = 2  # that must have a value: what a single row has tells nothing of another
-MOST_DEVIATIONS = 10.0  # a number beyond would outweigh all else that is known of its row
-SEPARATOR = "|"  # between the values of one text
 CONSTANT, OTHER = "constant", "other"
 
 
@@ -40,30 +31,9 @@ class Number:
     mean: float
     deviation: float
 
-    @staticmethod
-    def fit(name: str, numbers: "pl.Series") -> "Number | str":
-        """The encoding of finite numbers, null where missing; or why the column is left out."""
-        values = numbers.drop_nulls().to_numpy().astype(np.float64)
-        if len(values) == 0:
-            return "it is empty"
-        if values.min() == values.max():
-            return "it is constant"
-        scale = np.abs(values).max()  # keeps sums and squares of large numbers finite
-        mean, deviation = scale * (values / scale).mean(), scale * (values / scale).std()
-        if not 0 < deviation < math.inf:
-            return "it is nearly constant"
-        return Number(name, float(mean), float(deviation))
-
     @property
     def columns(self) -> list[str]:
         return [self.name]
-
-    def encode(self, numbers: "pl.Series") -> NDArray[np.float32]:
-        import polars as pl
-
-        standard = (numbers.cast(pl.Float64) - self.mean) / self.deviation
-        within = standard.fill_null(0).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
-        return within.to_numpy().astype(np.float32)[:, None]
 
     def __str__(self) -> str:
         return f"{self.name} a number"
@@ -78,64 +48,13 @@ class Categories:
     other: bool
     many: bool = False  # a row may have several values
 
-    @staticmethod
-    def fit(name: str, held: "Held") -> "Categories | str":
-        """The encoding of these values, the most frequent first; or why the column is left out."""
-        import polars as pl
-
-        count = held.values.value_counts(name="rows")
-        if len(count) == 0:
-            return "it is empty"
-        # by code points where equally frequent, so that the order of rows does not matter
-        order = count.sort("rows", held.values.name, descending=[True, False])
-        kept = order.filter(pl.col("rows") >= LEAST_ROWS).head(MOST_VALUES)
-        if len(kept) == 0:
-            return "no two rows share a value"
-        if len(order) == 1 and kept["rows"][0] == held.n_rows:
-            return "it is constant"
-        values = tuple(kept[held.values.name].to_list())
-        return Categories(name, values, len(kept) < len(order), held.many)
-
     @property
     def columns(self) -> list[str]:
         return [f"{self.name}={value}" for value in [*self.values, *([OTHER] * self.other)]]
 
-    def encode(self, held: "Held") -> NDArray[np.float32]:
-        found = np.zeros((held.n_rows, len(self.values) + self.other), dtype=np.float32)
-        place = {value: at for at, value in enumerate(self.values)}
-        otherwise = len(self.values) if self.other else -1
-        at = np.array([place.get(v, otherwise) for v in held.values.to_list()], dtype=np.int64)
-        found[held.rows[at >= 0], at[at >= 0]] = 1
-        return found
-
     def __str__(self) -> str:
         kind = "lists of categories" if self.many else "categories"
         return f"{self.name} {kind} ({len(self.values)}{' and others' * self.other})"
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """The values of a text column: values[n] is one of row rows[n]; each once in a row."""
-
-    values: "pl.Series"
-    rows: NDArray[np.int64]
-    n_rows: int
-    many: bool
-
-    @staticmethod
-    def of(column: "pl.Series") -> "Held":
-        """The values of a column of texts or of lists; blank ones are missing."""
-        import polars as pl
-
-        many = column.dtype == pl.List
-        if not many and column.str.contains(SEPARATOR, literal=True).any():
-            column, many = column.str.split(SEPARATOR), True
-        frame = pl.DataFrame({"row": pl.Series(np.arange(len(column))), "value": column})
-        frame = frame.explode("value") if many else frame
-        frame = frame.select("row", pl.col("value").cast(pl.String).str.strip_chars())
-        frame = frame.filter(pl.col("value").is_not_null() & (pl.col("value") != ""))
-        frame = frame.unique(maintain_order=True)
-        return Held(frame["value"], frame["row"].to_numpy(), len(column), many)
 
 
 Coding = Number | Categories
