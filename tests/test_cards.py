@@ -7,7 +7,7 @@ import pytest
 
 import unexposed as ux
 from small import fitted
-from unexposed.cards import Card, Curve, counted, html
+from unexposed.cards import Card, counted, html
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.ratings import Ratings
@@ -96,19 +96,6 @@ def test_ids_stay_text_on_a_card():
     assert "script" not in reader.tags
     assert reader.text.count(HOSTILE) == 2
     assert "script" not in read(html(Card(HOSTILE, {HOSTILE: HOSTILE}, note=HOSTILE))).tags
-
-
-def test_the_card_of_a_training_marks_the_kept_epoch(small_world):
-    model = fitted("mf", small_world.log(0), epochs=5)
-    page = model._repr_html_()
-    assert page.count("<circle") == 2  # on the quality and on the loss
-    assert "epochs=5" in read(page).text
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, float("nan")], [1.0, None]])
-def test_a_curve_that_cannot_be_drawn_is_left_out(values):
-    assert "<svg" not in html(Card("x", curves=[Curve("y", values)]))
-    assert "<svg" in html(Card("x", curves=[Curve("y", [1.0, 1.0], mark=7)]))
 
 
 def test_clicks_become_a_frame_of_raw_ids_and_back(small_world):

@@ -6,7 +6,7 @@ import pytest
 from unexposed import settings
 from unexposed.api.methods import as_methods
 from unexposed.errors import InputError
-from unexposed.methods import METHODS, make
+from unexposed.methods import make
 from unexposed.settings import setting
 
 
@@ -103,8 +103,3 @@ def test_a_setting_is_found_by_the_name_that_other_libraries_give_it(method, nam
         make(method, **{name: 1})
     with pytest.raises(InputError, match=f"did you mean '{meant}'"):
         as_methods(method, [f"{name}=1"])
-
-
-def test_every_setting_that_others_name_exists():
-    every = {name for method in METHODS.values() for name in settings.known(method)}
-    assert settings.OTHERS_SAY.keys() <= every

@@ -116,12 +116,6 @@ def test_compare_gives_a_row_for_each_method_and_metric_with_interval_and_p(comp
     assert "† below the best" in comparison._repr_html_()
 
 
-def test_a_method_given_as_an_object_is_labelled_by_what_it_changes(comparison):
-    labels = [result.label for result in comparison.results]
-    assert labels[0] == "popularity"
-    assert labels[1].startswith("mf:dim=8:epochs=3")
-
-
 def test_compare_of_files_and_frames_agrees_with_the_command(
     split, judged_frame, tmp_path, monkeypatch
 ):
@@ -138,22 +132,11 @@ def test_compare_of_files_and_frames_agrees_with_the_command(
             assert one["metrics"] == other["metrics"]
 
 
-def test_labels_can_be_given(split):
-    found = ux.compare(split, {"a": "popularity", "b": quick("random")}, seeds=1)
-    assert [r.label for r in found.results] == ["a", "b"]
-
-
 def test_without_judged_pairs_a_fifth_of_the_clicks_judges(split):
     clicks = split.train.union(split.held_out)
     found = ux.compare(clicks, "popularity", seeds=1)
     test = clicks.hold_out(fraction=0.2, seed=0)[1]
     assert found.users == len(np.unique(test.users))
-
-
-def test_a_criterion_changes_what_is_still_at_its_default(split):
-    given = [quick("mf", epochs=2), quick("mf", epochs=2, criterion="plain")]
-    found = ux.compare(split, given, criterion="catalogue", seeds=1).results
-    assert [one.method.criterion for one in found] == ["catalogue", "plain"]
 
 
 @pytest.fixture(scope="module")
@@ -172,14 +155,6 @@ def test_tune_finds_settings_and_leaves_the_given_ones_alone(study, split):
     assert study.best.fit(split.train).method == study.best
     assert "Study(mf, 3 trials" in repr(study)
     assert "held-out quality" in study._repr_html_()
-
-
-def test_a_study_that_found_nothing_better_says_so(study):
-    first = study.document["trials"][0]
-    best = {"trial": 0, "value": first["value"], "settings": first["settings"]}
-    same = ux.Study(study.start, study.document | {"best": best})
-    assert not same.improved
-    assert "no trial was better than the settings it began with" in repr(same)
 
 
 def test_a_study_in_a_folder_is_kept_there(split, tmp_path):
@@ -208,13 +183,6 @@ def test_the_functions_stay_public_after_a_room_of_the_same_name_is_loaded():
     assert callable(ux.report)
     assert callable(unexposed.report)
     assert set(dir(ux)) >= {"compare", "tune", "report", "evaluate"}
-
-
-@pytest.mark.data
-def test_a_known_data_set_is_compared_by_its_entry(data_dir, monkeypatch):
-    monkeypatch.setenv("UNEXPOSED_DATA", str(data_dir))
-    found = ux.compare(ux.DATASETS["ml_100k"], "popularity,random", seeds=1, metrics="ndcg@10")
-    assert "best ndcg@10: popularity" in repr(found)
 
 
 def test_every_public_name_is_there():

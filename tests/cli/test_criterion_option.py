@@ -59,20 +59,6 @@ def test_ratings_below_the_threshold_can_choose(stars, done, run):
     assert again["best"]["value"] != study["best"]["value"]
 
 
-@pytest.mark.data
-def test_ratings_of_a_data_set_can_choose_and_teach_nothing(here, done, data_dir):
-    where = f"--dataset coat --data-dir {data_dir} --json"
-    words = f"tune {where} --criterion shown --trials 1 --out studies"
-    mf, ease = json.loads(done(f"{words} --methods mf,ease --set epochs=1")[0])
-    for study in (mf, ease):
-        assert study["trials"][0]["value"] == study["trials"][0]["criteria"]["shown"][0]
-    assert list(mf["given"]) == ["passed_over"]
-    compared = f"compare {where} --methods mf,ease --seeds 1 --set epochs=1"
-    one, other = (json.loads(done(f"{compared} --criterion {c}")[0]) for c in ("shown", "uniform"))
-    for mine, plain in zip(one["results"], other["results"], strict=True):
-        assert mine["metrics"] == plain["metrics"]  # one epoch, whatever chooses it
-
-
 def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, done, monkeypatch):
     words = "tune --train shop.csv --methods ease,mf --trials 2 --set epochs=2 --out studies --json"
     out, _ = done(f"{words} --criterion popular")
@@ -89,13 +75,6 @@ def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, 
 
 
 TUNE = "tune --train shop.csv --methods ease --trials 1"
-
-
-def test_tune_says_when_its_find_is_what_it_began_with(log, done):
-    _, err = done(f"{TUNE} --out first")
-    assert "ease: these are the defaults; it tried no others" in err
-    _, err = done(f"{TUNE} --out second --set refit=false")
-    assert "these are the defaults" in err  # the setting is not searched
 
 
 def test_compare_shows_the_criteria_and_says_when_they_disagree(log, done, monkeypatch):

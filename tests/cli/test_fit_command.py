@@ -1,9 +1,7 @@
 """`fit`, `update` and `doctor MODEL`: models that are saved, resumed, interrupted and damaged."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import date
@@ -13,14 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from command import unexposed
 from ctrl_c import interrupted_at
 from terminal import shown
-from unexposed.cli.fit import training_line
 from unexposed.data.clicks import Clicks
-from unexposed.methods import load, make
+from unexposed.methods import load
 from unexposed.model import save as storage
-from unexposed.progress import Silent
 
 FIT = "fit log.csv --out model --set epochs=2"
 
@@ -85,22 +80,15 @@ def test_resume_says_where_it_resumes_what_is_missing_and_what_differs(run, done
     assert not Path("model.checkpoint.safetensors").exists()
 
 
-def test_a_new_training_says_which_unfinished_one_it_writes_over(done, unsaved):
-    unsaved(FIT)
-    _, err = done(FIT)
-    assert "writing over the unfinished training in" in err
-    assert "resumed" not in err
-
-
-@pytest.mark.parametrize("words", ["--set epochs=2", "--method popularity"])
-def test_resume_leaves_a_finished_training_alone_and_says_so(done, words):
-    done(f"fit log.csv --out model {words}")
+def test_resume_leaves_a_finished_training_alone_and_replaces_another(done):
+    done(FIT)
     before = saved_at()
-    out, err = done(f"fit log.csv --out model {words} --resume")
+    out, err = done(f"{FIT} --resume")
     assert out == ""
     assert err.splitlines()[-1].startswith("model holds this training, finished; to train it again")
     assert saved_at() == before
-    done(f"fit log.csv --out model {words} --force")
+    _, err = done(f"{FIT} --engine reference --resume")
+    assert "model holds another training: the engine was auto and is now reference" in err
     assert saved_at() != before
 
 
@@ -123,40 +111,6 @@ def test_a_model_is_replaced_only_where_someone_says_so(run, done, words):
     assert (asked := saved_at()) != before
     done(f"{line} --force")
     assert saved_at() != asked
-
-
-def test_a_model_is_updated_in_its_place_and_an_empty_folder_is_filled_without_a_word(done):
-    Path("model").mkdir()
-    done("fit log.csv --method wmf --set epochs=1 --out model")
-    before = saved_at()
-    done("update model log.csv --out ./model.safetensors --epochs 1")
-    assert saved_at() != before
-
-
-def test_a_training_that_finds_its_kernels_compiled_does_not_speak_of_compiling(done):
-    done(FIT)
-    assert "compiling" not in done(f"{FIT} --force")[1]
-
-
-def test_the_line_on_a_training_tells_the_kept_epoch_from_the_peak_of_the_curve(small_world):
-    model = make("mf", epochs=2).fit(small_world.clicks(0), progress=Silent())
-    course = {"best_epoch": 3, "epochs_run": 4, "losses": [0.0] * 4}
-
-    def line(*held_out: float) -> str:
-        return training_line(replace(model, facts=model.facts | course | {"held_out": held_out}))
-
-    said = line(0.1, 0.5, 0.4, 0.1)
-    assert "the mean held-out quality of 10 epochs chooses; by itself epoch 2 was highest" in said
-    assert "by itself" not in line(0.1, 0.3, 0.4, 0.1)
-    assert "by itself" not in line()
-
-
-def test_resume_replaces_another_finished_training_and_says_what_differs(done):
-    done(FIT)
-    before = saved_at()
-    _, err = done(f"{FIT} --engine reference --resume")
-    assert "model holds another training: the engine was auto and is now reference" in err
-    assert saved_at() != before
 
 
 def test_an_interrupted_a_damaged_and_an_updated_model_are_not_finished(done):
@@ -188,45 +142,3 @@ def test_the_doctor_describes_a_model_and_finds_a_changed_byte(run, done):
     code, out, err = run("doctor model")
     assert (code, out) == (2, "")
     assert "model.safetensors is damaged" in err
-
-
-def test_memory_that_runs_out_ends_in_one_sentence_with_the_cure(here, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
-    words = "fit log.csv --out model --set dim=200000000".split()
-    child = unexposed(*words, limit=8 << 30)  # the interpreter takes less than 2 GiB
-    assert child.returncode == 2, child.stderr
-    assert "Traceback" not in child.stderr
-    assert "used up (Unable to allocate" in child.stderr.splitlines()[-1]
-    assert "lower dim" in child.stderr.splitlines()[-1]
-    assert not list(here.glob("model*"))
-
-
-def test_fits_that_run_at_the_same_time_do_not_disturb_each_other(here):
-    words = "fit log.csv --method mf --set epochs=3 --checkpoint-every 0 --out".split()
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-m", "unexposed", *words, f"model {n}"],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(2)
-    ]
-    for child in children:
-        _, err = child.communicate(timeout=300)
-        assert child.returncode == 0, err
-    one, other = (load(here / f"model {n}").parameters for n in range(2))
-    assert all(table.tobytes() == other[name].tobytes() for name, table in one.items())
-    assert len(list(here.iterdir())) == 4
-
-
-def test_update_writes_a_model_that_knows_the_newcomers(done):
-    done(FIT)
-    Path("newer.csv").write_text("user,item\nnew,i1\nnew,novelty\nu3,i5\n")
-    out, err = done("update model newer.csv --out model2 --epochs 2")
-    assert out == ""
-    assert "3 newer clicks, 1 new users and 1 new items" in err
-    Path("ids.txt").write_text("new\n")
-    out, _ = done("recommend model2 --users ids.txt -k 5")
-    assert not {line.split(",")[1] for line in out.splitlines()} & {"i1", "novelty"}

@@ -40,13 +40,6 @@ def test_an_event_log_is_refused_until_its_clicks_are_named(run, done):
     assert "Warning" not in err
 
 
-def test_the_zeros_of_a_click_column_are_no_clicks(done):
-    rows = "".join(f"u{u},i{i},{int((u + i) % 3 == 0)}\n" for u in range(6) for i in range(5))
-    Path("clicked.csv").write_text("user_id,item_id,clicked\n" + rows)
-    _, err = done("fit clicked.csv --method popularity --out out")
-    assert "30 rows: 10 clicks, 20 impressions\n10 clicks by 6 users on 5 items" in err
-
-
 @pytest.mark.parametrize(
     ("train", "called"),
     [
@@ -59,9 +52,3 @@ def test_the_zeros_of_a_click_column_are_no_clicks(done):
 )
 def test_study_files_are_called_by_their_log(train, called):
     assert log_called(train) == called
-
-
-def test_an_empty_word_says_that_there_is_no_such_column(done):
-    Path("events.csv").write_text(EVENTS)
-    _, err = done("fit events.csv --method popularity --out out --event", "")
-    assert "every row is a click; 72 rows: 72 clicks on 32 pairs" in err

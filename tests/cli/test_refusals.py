@@ -1,10 +1,7 @@
 """A user's mistake ends in exit code 2, one sentence that names it, and no new file."""
 
-import gzip
-import os
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from command import LOG
@@ -27,42 +24,20 @@ def refused(run, here):
     return refused
 
 
-def rated(*ratings: object) -> str:
-    return "user,item,rating\n" + "".join(f"u{at},i{at},{r}\n" for at, r in enumerate(ratings))
-
-
 LOGS = {  # what a file holds, further options, and the words of the refusal
-    "empty": ("", "", "empty"),
     "no header": ("u1,i1,5.0\nu2,i2,3.0\n", "", "first line seems to be a row"),
-    "header only": ("user,item\n", "", "bad.csv"),
     "wrong delimiter": (LOG.replace(",", ";"), "", "delimiter"),
     "missing column": (LOG.replace("user,", "customer,"), "--user custmer", "custmer customer"),
-    "null id": (LOG + ",i1\n", "", "line 38"),
-    "rating that is text": (rated(5, "good"), "", "line 3 good"),
-    "negative rating": (rated(5, -2), "", "line 3"),
-    "infinite rating": (rated("inf", 5), "", "line 2"),
-    "nothing above the threshold": (rated(5, 4), "--threshold 9", "9"),
-    "one user": ("user,item\na,x\na,y\n", "", "user"),
     "one item": ("user,item\na,x\nb,x\n", "", "item"),
-    "binary": (bytes(range(256)) * 9, "", "bad.csv"),
 }
 
 
 @pytest.mark.parametrize("case", LOGS)
 def test_a_log_that_cannot_be_learned_from_is_refused(refused, case):
     content, more, words = LOGS[case]
-    Path("bad.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    Path("bad.csv").write_text(content)
     sentence = refused(f"fit bad.csv --method popularity --out out {more}")
     assert all(word in sentence for word in ["bad.csv", *words.split()])
-
-
-def test_a_log_that_cannot_be_read_is_refused(refused):
-    os.mkdir("folder")
-    Path("cut.csv.gz").write_bytes(gzip.compress(LOG.encode())[:-30])
-    pl.read_csv("log.csv").write_parquet("whole.parquet")
-    Path("cut.parquet").write_bytes(Path("whole.parquet").read_bytes()[:-20])
-    for name in ("nothing.csv", "folder", "cut.csv.gz", "cut.parquet"):
-        assert name in refused(f"fit {name} --method popularity --out out")
 
 
 JUDGED = {
@@ -125,23 +100,9 @@ EXPERIMENT = f"kind = 'compare'\nseeds = 1\n{DATA}[methods.popularity]\n"
 ARM = "[methods.popularity]"
 SPECS = {  # what replaces what in the file → words of the refusal
     ("1", "1 2"): ["small.toml", "line 2"],
-    ("1", "2026-11-15"): ["small.toml", "date"],
     ("seeds", "seed"): ["small.toml", "'seed'; did you mean 'seeds'?"],
-    ("compare", "comparison"): ["no kind 'comparison'; did you mean 'compare'?"],
-    (DATA, ""): ["small.toml", "no 'data'"],
-    ("[data]", "[data]\ndataset = 'coat'"): [
-        "[data] must name one of dataset, semi_synthetic, simulate, got 2"
-    ],
-    (DATA, "[data]\ndataset = 'coats'\n"): ["[data]", "'coat'"],
     (DATA, "[data]\ndataset = 'yahoo_r3'\n"): ["yahoo_r3", "webscope"],
-    (DATA, "[data]\nsemi_synthetic = 'ml_100k'\npower = 0\n"): ["power must be above 0"],
-    ("seeds = 1", "seeds = '1'"): ["small.toml: seeds must be a whole number, got '1'"],
-    ("= 1", "= 0"): ["at least 1, got 0"],
-    ("seeds", "also = ['judge']\nseeds"): ["small.toml", "'judge'", "'judged'"],
-    (ARM, ""): ["small.toml", "[methods.mf]"],
     (ARM, "[methods.bpp]"): ["small.toml, bpp", "did you mean 'bpr'"],
-    (ARM, "[methods.mf]\nsettings = {epoch = 1}"): ["small.toml, mf", "did you mean 'epochs'"],
-    (ARM, "[settings]\nepoch = 1\n[methods.mf]"): ["small.toml", "did you mean 'epochs'"],
     (ARM, "[methods.ubo]\nstudy = 'tuning/ubo.json'"): [
         "results/tuning/ubo.json",
         "unexposed tune small.toml --only ubo",

@@ -17,7 +17,10 @@ from polars.testing import assert_frame_equal
 from command import JUDGED, LOG, ended
 from unexposed.methods import load, mf
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
+]
 
 FIT = "--method ubo --set epochs=2 --set dim=4 --set negatives=2".split()
 ALL = """
