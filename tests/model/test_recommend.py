@@ -112,19 +112,6 @@ def test_candidates_limit_each_user_to_their_own(model):
     assert model.recommend(["ghost"], 3, rules=rules)["item"].to_list() == ["item 2"]
 
 
-@pytest.mark.parametrize("rules", [{}, {"deny": ["item 3"], "minimum_exposure": 0.3}])
-def test_blocks_of_any_size_give_the_same_table(model, monkeypatch, rules):
-    users = ["user 7", "ghost", *model.user_ids.values.tolist(), "user 7"]
-    rules = Rules(**rules, unknown="popular")
-    whole = model.recommend(users, 4, rules=rules)
-    monkeypatch.setattr(serving, "SERVED_ENTRIES", 3 * N_ITEMS)
-    parts = model.recommend(users, 4, rules=rules)
-    assert parts.drop("score", "relevance", "exposure").equals(
-        whole.drop("score", "relevance", "exposure")
-    )
-    np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
-
-
 def test_exposure_is_computed_only_for_the_chosen_items(model, monkeypatch):
     whole = type(model.method).exposure
 
@@ -152,14 +139,6 @@ def test_an_unknown_user_gets_the_items_of_the_greatest_mean_relevance(model):
     np.testing.assert_allclose(popular["exposure"], shown[best], rtol=1e-5)
 
 
-def test_ids_of_several_types_are_returned_unchanged(clicks):
-    raw = [7, "seven", ("a", 1), *range(100, 100 + N_ITEMS - 3)]
-    mixed = Clicks(clicks.users, clicks.items, clicks.counts, clicks.user_ids, Ids.of(raw))
-    fitted = make("popularity").fit(mixed, progress=Silent())
-    table = fitted.recommend(["user 0", "user 1"], N_ITEMS, rules=Rules(hide_clicked=False))
-    assert set(table["item"].to_list()) == set(raw)
-
-
 def test_what_is_written_is_what_is_recommended(model, tmp_path, monkeypatch):
     monkeypatch.setattr(serving, "SERVED_ENTRIES", 7 * N_ITEMS)
     assert model.write_recommendations(tmp_path / "all.parquet", k=3) == 3 * N_USERS
@@ -182,29 +161,18 @@ def test_every_method_serves_unknown_users_with_the_columns_it_has(name, clicks)
     assert table.columns == [*shared, *relevance, *exposure, "known"]
 
 
-def test_unknown_users_can_be_skipped(model):
-    table = model.recommend(["ghost", "user 1"], 2, rules=Rules(unknown="skip"))
-    assert table["user"].to_list() == ["user 1"] * 2
-    assert "known" not in table.columns
-    nobody = model.recommend(["ghost"], 2, rules=Rules(unknown="skip"))
-    assert nobody.is_empty()
-    assert nobody.columns == table.columns
-
-
-@pytest.mark.parametrize("kind", ["user", "item"])
-def test_similar_users_and_items_are_at_the_smallest_angle(kind, model):
-    vectors = model.parameters[f"{kind}_factors"]
+def test_similar_items_are_at_the_smallest_angle(model):
+    vectors = model.parameters["item_factors"]
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine = unit @ unit[3]
     order = [n for n in np.argsort(-cosine) if n != 3][:4]
-    similar = getattr(model, f"similar_{kind}s")
-    table = similar(f"{kind} 3", 4)
-    assert table[kind].to_list() == [f"{kind} {n}" for n in order]
+    table = model.similar_items("item 3", 4)
+    assert table["item"].to_list() == [f"item {n}" for n in order]
     np.testing.assert_allclose(table["similarity"], cosine[order], rtol=1e-5)
-    with pytest.raises(InputError, match=f"between 1 and {len(vectors) - 1} other {kind}s"):
-        similar(f"{kind} 3", len(vectors))
-    with pytest.raises(InputError, match=f"never trained on {kind} 'ghost'"):
-        similar("ghost")
+    with pytest.raises(InputError, match=f"between 1 and {len(vectors) - 1} other items"):
+        model.similar_items("item 3", len(vectors))
+    with pytest.raises(InputError, match="never trained on item 'ghost'"):
+        model.similar_items("ghost")
 
 
 @pytest.mark.parametrize(

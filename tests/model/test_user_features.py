@@ -8,15 +8,11 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.features import Features
 from unexposed.data.ids import Ids
 from unexposed.data.read_features import read_features
-from unexposed.engine.objective import Optimiser
 from unexposed.errors import InputError
-from unexposed.maths.relevance import DotProduct
 from unexposed.methods import load
-from unexposed.model import fold_in
 from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.ranking import blocks
-from unexposed.sampling.samples import Drawing
 from unexposed.training.side import Side
 
 SETTINGS = {"epochs": 10, "exposure_learning_rate": 0.02, "refit": False}
@@ -90,12 +86,6 @@ def test_a_new_user_has_the_exposure_of_a_known_one_with_the_same_features(
     np.testing.assert_array_equal(by_array, at_once)
 
 
-def test_without_features_a_new_user_has_the_mean_exposure(model, newcomers):
-    rows = model.of_users(newcomers).parameters["exposure_user_factors"]
-    mean = model.parameters["exposure_user_factors"].mean(axis=0)
-    np.testing.assert_allclose(rows, np.tile(mean, (3, 1)), rtol=1e-5)
-
-
 def test_users_left_out_for_lack_of_known_clicks_do_not_shift_the_features(model, newcomers):
     items = Ids.of([*newcomers.item_ids.values.tolist(), 999])
     away = np.where(newcomers.users == 0, 60, newcomers.items)  # the first clicked unknown items
@@ -107,25 +97,6 @@ def test_users_left_out_for_lack_of_known_clicks_do_not_shift_the_features(model
     assert part.user_ids.values.tolist() == ["second", "third"]
     for name in ("user_factors", "exposure_user_factors"):
         np.testing.assert_array_equal(part.parameters[name], whole.parameters[name][1:])
-
-
-def test_an_exposure_of_each_user_is_learned_with_as_if_it_were_their_only_one(newcomers):
-    rng = np.random.default_rng(0)
-    items, exposure = rng.normal(size=(60, 4)), rng.uniform(0.1, 0.9, (3, 60))
-    settings = {"drawing": Drawing(2), "n_clicks": 300, "batch_size": 64, "epochs": 5}
-    settings["relevance"] = DotProduct(4, 0.0)
-    parts = "low_variance", Optimiser(0.05, 0.01)
-
-    def solved(clicks: Clicks, exposure: np.ndarray) -> np.ndarray:
-        given = {"item_factors": items}, clicks, *parts
-        return fold_in.solve(*given, exposure=exposure, **settings)["user_factors"]
-
-    found = solved(newcomers, exposure)
-    for user in range(3):
-        one = fold_in.of_part(newcomers, slice(user, user + 1))
-        alone = solved(one, exposure[user])
-        np.testing.assert_array_equal(found[user], alone[0])
-    assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 def test_an_update_goes_on_from_the_map(given, model):

@@ -1,6 +1,5 @@
 """A killed training resumes and ends with the same bits as an uninterrupted one."""
 
-import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -274,29 +273,6 @@ def test_a_checkpoint_stays_until_the_model_is_saved_and_a_short_training_needs_
     assert (tmp_path / "kept.safetensors").exists() == (every == 0)
     model.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model.safetensors"]
-
-
-@pytest.mark.parametrize("after", range(3))
-def test_a_kill_while_a_checkpoint_is_removed_leaves_it_whole_or_gone(after, stopped, monkeypatch):
-    clicks, folder = stopped
-    calls = iter(range(after))
-
-    def deadly(remove):
-        def call(*given, **named):
-            if next(calls, None) is None:
-                raise Killed
-            return remove(*given, **named)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for name in ("unlink", "rmdir", "rename"):
-            patch.setattr(os, name, deadly(getattr(os, name)))
-        with contextlib.suppress(Killed):
-            checkpoint.remove(folder)
-    assert resume(quick("mf", engine="cpu"), clicks, folder=folder).facts["epochs_run"] == 7
-    checkpoint.remove(folder)
-    assert os.listdir(folder.parent) == []
 
 
 @pytest.mark.parametrize("every", [10, 40])

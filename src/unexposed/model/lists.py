@@ -1,12 +1,13 @@
-"""Recommendations for many users as a folder of Parquet files, one for each partition of them.
+"""Lists of many users as a folder of Parquet files, one for each partition of the users.
 
-Several ranks write the folder together, each the partitions of its own users. One process writes
+Several workers write the folder together, each the partitions of its own users. One process writes
 the same files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from unexposed import progress as show
 from unexposed import ranks
@@ -24,58 +25,38 @@ if TYPE_CHECKING:
 
     from unexposed.model.model import Model
 
-
-class Part(NamedTuple):
-    """Users of one partition, and the model that serves them."""
-
-    number: int
-    model: "Model"
-    users: RawIds
-
-
-def file_name(number: int) -> str:
-    """The file of the lists of a partition."""
-    return f"part-{number:02d}.parquet"
-
-
-FILES = frozenset(map(file_name, range(PARTITIONS)))
+Part = tuple[int, "Model", RawIds]  # a partition, the model that serves it, and its users
+FILES = [f"part-{number:02d}.parquet" for number in range(PARTITIONS)]
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a place that holds anything but such lists."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder of lists; choose another place")
-    if folder.is_dir() and any(folder.iterdir()) and not _holds_lists(folder):
+    """Refuse a place that holds anything but such lists: a log may have files of these names."""
+    import polars as pl
+
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    columns = set[str]()
+    if folder.is_dir() and {path.name for path in folder.iterdir()} == set(FILES):
+        with suppress(OSError, pl.exceptions.PolarsError):
+            columns = set(pl.read_parquet_schema(folder / FILES[0]))
+    if not {"user", "item", "rank", "score"} <= columns:
         raise InputError(
-            f"{folder} holds something else than lists by partition, which would be lost: choose "
+            f"{folder} is something else than lists by partition, which would be lost: choose "
             "another place"
         )
 
 
-def _holds_lists(folder: Path) -> bool:
-    """Whether a folder was written here: a log may have files of the same names."""
-    import polars as pl
-
-    if {path.name for path in folder.iterdir()} != FILES:
-        return False
-    try:
-        columns = pl.read_parquet_schema(folder / file_name(0))
-    except (OSError, pl.exceptions.PolarsError):
-        return False
-    return {"user", "item", "rank", "score"} <= columns.keys()
-
-
 def parts_of(model: "Model", users: RawIds | None = None) -> Iterator[Part]:
-    """This rank's partitions of these users, or of all users of a model."""
+    """This worker's partitions of these users, or of all users of a model."""
     ids = model.user_ids if users is None else Ids.of(users)
     for number, rows in rows_by(partitions_among(model.user_ids, ids)):
-        yield Part(number, model, ids.values[rows])
+        yield number, model, ids.values[rows]
 
 
 def parts_in(saved: Partitions) -> Iterator[Part]:
-    """This rank's partitions of a model that was saved by partitions, opened one by one."""
+    """This worker's partitions of a model that was saved by partitions, opened one by one."""
     for number, model in saved.one_by_one(owned()):
-        yield Part(number, model, model.user_ids.values)
+        yield number, model, model.user_ids.values
 
 
 def write_lists(
@@ -89,7 +70,7 @@ def write_lists(
     change: "Callable[[pl.DataFrame], pl.DataFrame] | None" = None,
     progress: show.Progress | None = None,
 ) -> int:
-    """Write the lists of each partition, all of them or none; gives the rows of all ranks.
+    """Write the lists of each partition, all of them or none; gives the rows of all workers.
 
     `as_text` writes the ids of users as text, because those of one partition may be of another
     type than those of the next. `change` is applied to every table.
@@ -105,31 +86,15 @@ def write_lists(
             table = table.with_columns(pl.Series("user", texts, pl.String))
         return table if change is None else change(table)
 
-    def own(place: Path) -> int:
+    def write(place: Path) -> int:
         rows = 0
-        for done, part in enumerate(parts, 1):
-            tables = recommend(part.model, part.users, k, rules, whole=whole)
-            rows += write_tables(map(changed, tables), place / file_name(part.number))
+        for done, (number, model, users) in enumerate(parts, 1):
+            tables = recommend(model, users, k, rules, whole=whole)
+            rows += write_tables(map(changed, tables), place / FILES[number])
             progress.count("partitions", done, PARTITIONS)
         return rows
 
-    return sum(write_folder(folder, own, workers=ranks.current()))
-
-
-def write_of(
-    model: "Model",
-    folder: Path,
-    users: RawIds | None,
-    k: int,
-    rules: Rules,
-    *,
-    progress: show.Progress,
-) -> int:
-    """Write the lists of a model's users; in a process group, of the users of all ranks."""
-    with ranks.together():
-        as_text = not model.user_ids.are_sortable
-        parts = parts_of(model, users)
-        return write_lists(parts, folder, k, rules, as_text=as_text, progress=progress)
+    return sum(write_folder(folder, write, workers=ranks.current()))
 
 
 def sample(saved: Partitions, rules: Rules) -> "Model":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
+from unexposed import ranks
 from unexposed.cards import Card, Curve, Shown
 from unexposed.data.clicks import Clicks
 from unexposed.data.features import Encoding, Features, Role
@@ -157,7 +158,11 @@ class Model(Shown):
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
             if isinstance(path, str) and path.endswith(("/", os.sep)):
-                return lists.write_of(self, Path(path), users, k, rules or Rules(), progress=shown)
+                as_text = not self.user_ids.are_sortable
+                given: dict[str, Any] = {"as_text": as_text, "progress": shown}
+                with ranks.together():
+                    parts = lists.parts_of(self, users)
+                    return lists.write_lists(parts, Path(path), k, rules or Rules(), **given)
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
             return write_tables(tables, as_path(path, "the file to write"))
 
@@ -175,11 +180,7 @@ class Model(Shown):
 
     def similar_items(self, item: Hashable, k: int = 10) -> "pl.DataFrame":
         """The k items whose vectors point the same way: columns item, rank, similarity."""
-        return recommend.similar(self, "item", item, k)
-
-    def similar_users(self, user: Hashable, k: int = 10) -> "pl.DataFrame":
-        """The k users whose vectors point the same way: columns user, rank, similarity."""
-        return recommend.similar(self, "user", user, k)
+        return recommend.similar(self, item, k)
 
     def encoding(self, role: Role) -> Encoding:
         """How features of users or items were encoded in the training, for `read_features`."""

@@ -1,6 +1,6 @@
 """A model by partitions of its users, opened one by one."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from unexposed.data.partitions import partitions
 from unexposed.data.share import Share
 from unexposed.errors import InputError
 from unexposed.model.filters import entries
-from unexposed.model.save import COLUMNS, MODEL, own_shards, without_users
+from unexposed.model.save import COLUMNS, MODEL, cut, own_shards, share_of, without_users
 from unexposed.tensors import Arrays, Tensors, part, refusing
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Partitions:
 
     @property
     def n_users(self) -> int:
-        return _share(self.shared).n_users
+        return share_of(self.shared).n_users
 
     @property
     def item_ids(self) -> Ids:
@@ -67,7 +67,7 @@ class Partitions:
             if {name: array.dtype for name, array in places.items()} != PLACES:
                 raise ValueError("it does not say where its users stand")
             users, first = places["users"], places["first_click"]
-            share = replace(_share(self.shared), users=users, first_click=first)
+            share = replace(share_of(self.shared), users=users, first_click=first)
             clicks = stored_clicks(shard.arrays, self.item_ids, share)
             share.check(clicks.n_users, clicks.n_items)
             if clicks.n_users == 0:
@@ -115,8 +115,9 @@ class Partitions:
     def whole(self, *, verify: bool = False) -> "Model":
         """The model of all users, in memory, in the order of the whole log."""
         path = self.stored.path
-        needed = sum(array.nbytes for one in self.stored.shards for array in one.arrays.values())
+        held = [array for one in self.stored.shards for array in one.arrays.values()]
         cure = "take recommend or evaluate, which open one partition at a time"
+        needed = 2 * sum(array.nbytes for array in held)
         memory.check(str(path), needed, what="a model of all users", cure=cure)
         if verify:
             with refusing(MODEL, path):
@@ -124,7 +125,7 @@ class Partitions:
             for number in range(len(self)):
                 self._opened(number, verify=True)
         model = self.join(range(len(self)))
-        share = _share(model)
+        share = share_of(model)
         with refusing(MODEL, path):
             if not np.array_equal(share.users, np.arange(self.n_users)):
                 raise ValueError("its partitions do not hold each user once")
@@ -146,55 +147,38 @@ class Partitions:
     def _joined(self, chosen: Mapping[int, Rows]) -> "Model":
         """The model of these rows of some partitions, in the order of the whole log."""
         chosen = chosen or {0: np.zeros(0, dtype=np.int64)}
-        models = {number: self[number] for number in chosen}
-        logs = {number: model.clicks for number, model in models.items()}
-        users = np.concatenate([_share(models[n]).users[rows] for n, rows in chosen.items()])
-        place = np.argsort(np.argsort(users, kind="stable"))  # of each row in the joined model
-        ends = np.cumsum([len(rows) for rows in chosen.values()])[:-1]
-        at = dict(zip(chosen, np.split(place, ends), strict=True))
+        models = [(self[number], rows) for number, rows in chosen.items()]
+        pieces = [cut(model, rows) for model, rows in models]
+        order = np.argsort(np.concatenate([piece["share.users"] for piece in pieces]))
 
-        def filled(column: Callable[[int], Any]) -> NDArray[Any]:
-            first = column(next(iter(chosen)))
-            table = np.empty((len(users), *first.shape[1:]), dtype=first.dtype)
-            for number, rows in chosen.items():
-                table[at[number]] = column(number)[rows]
-            return table
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([piece[name] for piece in pieces])[order]
 
-        length = filled(lambda n: np.diff(logs[n].user_start))
-        start = np.concatenate([[0], np.cumsum(length)])
-        items, counts = np.empty((2, start[-1]), dtype=np.int32)
-        for number, rows in chosen.items():
-            log = logs[number]
-            begin, end = log.user_start[rows], log.user_start[rows + 1]
-            within, there = entries(begin, end, np.arange(len(log), dtype=np.int64))
-            to = start[at[number]][within] + there - begin[within]
-            items[to], counts[to] = log.items[there], log.counts[there]
-        parameters = {
-            name: filled(lambda n, name=name: models[n].parameters[name])  # type: ignore[misc]
-            for name in next(iter(models.values())).parameters
-            if name not in self.shared.parameters
-        }
-        ids = np.empty(len(users), dtype=self.like.values.dtype)
-        for number, rows in chosen.items():
-            ids[at[number]] = logs[number].user_ids.values[rows]
-        clicks = Clicks(
-            np.repeat(np.arange(len(users), dtype=np.int32), length),
-            items,
-            counts,
-            Ids(ids),
-            self.item_ids,
-            share=replace(
-                _share(self.shared),
-                users=np.sort(users),
-                first_click=filled(lambda n: _share(models[n]).first_click),
-            ),
+        length = np.concatenate([np.diff(piece["clicks.user_start"]) for piece in pieces])
+        start = (np.cumsum(length) - length)[order]
+        items, counts = (
+            np.concatenate([piece[f"clicks.{name}"] for piece in pieces])
+            for name in ("items", "counts")
         )
-        return replace(self.shared, parameters=self.shared.parameters | parameters, clicks=clicks)
-
-
-def _share(model: "Model") -> Share:
-    assert model.clicks.share is not None, "partitions know their places"
-    return model.clicks.share
+        users, items = entries(start, start + length[order], items)
+        ids = np.empty(len(order), dtype=self.like.values.dtype)
+        ids[:] = [raw for model, rows in models for raw in model.user_ids.values[rows].tolist()]
+        share = replace(
+            share_of(self.shared),
+            users=joined("share.users"),
+            first_click=joined("share.first_click"),
+        )
+        clicks = Clicks(
+            users.astype(np.int32),
+            items,
+            entries(start, start + length[order], counts)[1],
+            Ids(ids[order]),
+            self.item_ids,
+            share=share,
+        )
+        own = {f"parameters.{name}" for name in models[0][0].parameters} & pieces[0].keys()
+        tables = {name.removeprefix("parameters."): joined(name) for name in own}
+        return replace(self.shared, parameters=self.shared.parameters | tables, clicks=clicks)
 
 
 def gathered(model: "Model") -> "Model":

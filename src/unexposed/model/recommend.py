@@ -221,26 +221,25 @@ def recommend(
         progress.count("users", part.stop, len(rows))
 
 
-def similar(model: "Model", kind: Literal["user", "item"], raw: Hashable, k: int) -> "pl.DataFrame":
-    """The k users or items whose vectors point the same way, by the cosine of the angle."""
+def similar(model: "Model", item: Hashable, k: int) -> "pl.DataFrame":
+    """The k items whose vectors point the same way, by the cosine of the angle."""
     import polars as pl
 
     found = model.method.tastes(model.parameters)
     if found is None:
-        raise InputError(f"{model.method.name} has no {kind} vectors to compare")
-    vectors = found.users if kind == "user" else found.items
+        raise InputError(f"{model.method.name} has no item vectors to compare")
+    vectors = found.items
     if not isinstance(k, int | np.integer) or not 1 <= k < len(vectors):
-        raise InputError(f"k must be between 1 and {len(vectors) - 1} other {kind}s, got {k}")
-    index = model.known([raw], kind)
+        raise InputError(f"k must be between 1 and {len(vectors) - 1} other items, got {k}")
+    index = model.known([item], "item")
     lengths = np.linalg.norm(vectors, axis=1)
     cosine = vectors @ vectors[index[0]] / np.maximum(lengths * lengths[index[0]], 1e-12)
     block = cosine.astype(np.float32)[None, :]
     block[0, index] = -np.inf
     others, cosines = top.best(block, index, k)
-    ids = model.user_ids if kind == "user" else model.item_ids
     return pl.DataFrame(
         {
-            kind: names(ids)(others[0]),
+            "item": names(model.item_ids)(others[0]),
             "rank": pl.Series(np.arange(1, k + 1, dtype=np.int32)),
             "similarity": pl.Series(cosines[0]),
         }

@@ -69,7 +69,11 @@ def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None 
     }
     if not partitioned and share is None:
         check_place(path)
-        return tensors.write_tensors(MODEL, path, document, _arrays(model))
+        arrays = _named("parameters", model.parameters)
+        arrays |= {f"clicks.{name}": getattr(model.clicks, name) for name in COLUMNS}
+        arrays |= _named("ids.users", model.user_ids.packed())
+        arrays |= _named("ids.items", model.item_ids.packed())
+        return tensors.write_tensors(MODEL, path, document, arrays)
     if partitioned is False:
         raise InputError("a model that workers divide is saved by partitions: `whole` gathers it")
     with ranks.together() as workers:
@@ -81,8 +85,7 @@ def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None 
         if workers is None or workers.rank == 0:
             check_place(path)
         shared = without_users(model)
-        log = shared.clicks.share
-        assert log is not None, "made by `without_users`"
+        log = share_of(shared)
         document |= {"users": log.n_users, "clicks": log.n_clicks}
         arrays = _named("parameters", shared.parameters)
         arrays |= _named("ids.items", shared.item_ids.packed())
@@ -91,44 +94,31 @@ def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None 
         return tensors.write_tensors(MODEL, path, document, arrays, shards, workers=workers)
 
 
-def _arrays(model: "Model") -> Arrays:
-    clicks = model.clicks
-    return (
-        _named("parameters", model.parameters)
-        | {f"clicks.{name}": getattr(clicks, name) for name in COLUMNS}
-        | _named("ids.users", clicks.user_ids.packed())
-        | _named("ids.items", clicks.item_ids.packed())
-    )
-
-
 def _named(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
 def own_shards(model: "Model") -> Iterator[tuple[int, Arrays]]:
     """The arrays of each partition of this worker, one in memory at a time."""
+    return ((number, cut(model, rows)) for number, rows in own_rows(model.user_ids))
+
+
+def cut(model: "Model", rows: NDArray[np.int64]) -> Arrays:
+    """What these users have of their own: parameters, clicks, ids, and places in the whole log."""
     clicks, share = model.clicks, model.clicks.share
-    tables = {name: model.parameters[name] for name in model.method.user_tables(model.parameters)}
-    places = {
-        "users": np.arange(clicks.n_users) if share is None else share.users,
-        "first_click": clicks.user_start[:-1] if share is None else share.first_click,
+    start, end = clicks.user_start[rows], clicks.user_start[rows + 1]
+    users, items = entries(start, end, clicks.items)
+    user_tables = model.method.user_tables(model.parameters)
+    found = _named("parameters", {name: model.parameters[name][rows] for name in user_tables})
+    found |= _named("ids.users", Ids(clicks.user_ids.values[rows]).packed())
+    return found | {
+        "clicks.users": users.astype(np.int32),
+        "clicks.items": items,
+        "clicks.counts": entries(start, end, clicks.counts)[1],
+        "clicks.user_start": np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64),
+        "share.users": (rows if share is None else share.users[rows]).astype(np.int64),
+        "share.first_click": (start if share is None else share.first_click[rows]).astype(np.int64),
     }
-    for number, rows in own_rows(clicks.user_ids):
-        start, end = clicks.user_start[rows], clicks.user_start[rows + 1]
-        users, items = entries(start, end, clicks.items)
-        columns: Arrays = {
-            "users": users.astype(np.int32),
-            "items": items,
-            "counts": entries(start, end, clicks.counts)[1],
-            "user_start": np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64),
-        }
-        yield (
-            number,
-            _named("parameters", {name: table[rows] for name, table in tables.items()})
-            | _named("clicks", columns)
-            | _named("ids.users", Ids(clicks.user_ids.values[rows]).packed())
-            | _named("share", {n: place[rows].astype(np.int64) for n, place in places.items()}),
-        )
 
 
 def without_users(model: "Model") -> "Model":
@@ -143,3 +133,9 @@ def without_users(model: "Model") -> "Model":
     own = model.method.user_tables(model.parameters)
     shared = {name: table for name, table in model.parameters.items() if name not in own}
     return replace(model, parameters=shared, clicks=clicks)
+
+
+def share_of(model: "Model") -> Share:
+    """Where the users of a partition stand in the whole log."""
+    assert model.clicks.share is not None, "a partition knows its place"
+    return model.clicks.share
