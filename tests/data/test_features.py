@@ -54,12 +54,6 @@ def test_numbers_are_standardised_categories_and_lists_have_a_column_a_value():
     np.testing.assert_allclose(found.matrix, expected, atol=1e-6)
 
 
-def test_rows_come_in_the_order_of_the_log_and_an_id_without_features_has_none():
-    rows = items().of(LOG.item_ids)
-    np.testing.assert_array_equal(rows[:2], items().matrix[:2])
-    np.testing.assert_array_equal(rows[2], [1, 0, 0, 0, 0, 0])
-
-
 def test_one_line_says_what_was_taken_for_what_and_what_was_left_out():
     said: list[str] = []
     items(said=said)
@@ -114,20 +108,6 @@ def test_an_encoding_survives_json_and_encodes_later_rows_alike():
     np.testing.assert_array_equal(later.matrix[0], first.matrix[0])
     # a brand that the training did not know is none
     np.testing.assert_allclose(later.matrix[1], [1, 6 / np.std([1, 2, 6]), 0, 0, 0, 0], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {},
-        [{"name": "price", "mean": 0.0, "deviation": 0.0}],
-        [{"name": "price", "mean": float("nan"), "deviation": 1.0}],
-        [{"name": "brand", "values": [1], "other": False, "many": False}],
-    ],
-)
-def test_a_damaged_encoding_is_refused(document):
-    with pytest.raises(ValueError, match="encoding of features"):
-        Encoding.from_json(document)
 
 
 def test_codes_are_categories_where_asked():

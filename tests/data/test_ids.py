@@ -35,16 +35,6 @@ def test_integer_ids_are_found_by_what_equals_them():
     assert Ids.of([]).index([1, 2]).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize(
-    "raw", [[2**63 - 1, -(2**63), 10**18], [2**64 - 1, 7], ["7", 7, 2.5], [("a", 1), "b"]]
-)
-def test_ids_are_found_again_by_how_they_print(raw):
-    ids = Ids.of(raw)
-    printed = {str(one): index for index, one in enumerate(raw)}
-    assert ids.index(ids.parse(list(printed))).tolist() == list(printed.values())
-    assert ids.index(ids.parse(["9" * 19, "9" * 40])).tolist() == [-1, -1]
-
-
 @given(st.lists(TEXTS, unique=True, max_size=20), st.lists(TEXTS, max_size=5))
 def test_packed_texts_are_the_same_ids_and_found_by_searching_as_by_a_dict(raw, others):
     ids = Ids(np.array([*raw, None], dtype=object)[:-1])

@@ -130,10 +130,6 @@ def test_the_ones_of_a_click_column_are_clicks_and_its_zeros_impressions(name, v
     )
 
 
-def test_a_click_column_of_ones_alone_says_nothing_of_what_was_shown():
-    assert log(SHOP | {"click": [1] * 4}).shown is None
-
-
 def test_any_column_can_be_named_the_click_column_or_none():
     bought = SHOP | {"bought": [0, 1, 0, 0]}
     assert pairs(log(bought, click="bought")) == {("ada", "y"): 1}
@@ -315,12 +311,6 @@ def test_times_are_those_of_the_last_click_of_a_pair():
     assert "timestamp is in seconds, 1970-01-01 … 2023-11-14" in str(clicks.read)
 
 
-def test_only_clicks_need_a_time():
-    clicks = log(SHOP | {"clicked": [1, 0, 0, 1], "ts": ["2024-01-01", "", "?", "2024-01-02"]})
-    assert clicks.times is not None
-    assert np.diff(clicks.times).tolist() == [86_400]
-
-
 def test_a_column_that_only_sounds_like_times_is_left_out_and_a_given_one_refused():
     odd = SHOP | {"time": ["noon", "2024-01-01", "", ""]}
     clicks = log(odd)
@@ -357,21 +347,6 @@ def test_ratings_below_the_threshold_are_impressions_where_they_are_asked_for():
     assert log(rated, threshold=4).shown is None
     assert "unless shown=below" in refusal(rated, threshold=4, shown="view")
     assert "has no rating column" in refusal(SHOP, shown="below")
-
-
-def test_an_assumed_threshold_of_ratings_beyond_five_stars_says_how_far_they_go():
-    with pytest.warns(LogWarning, match="threshold 4 is assumed, though ratings go up to 10"):
-        read_log(SHOP | {"rating": [10, 3, 4, 1]})
-
-
-def test_who_listens_is_told_in_one_line_and_not_warned(tmp_path):
-    path, said = tmp_path / "log.csv", list[str]()
-    pl.DataFrame(EVENTS).write_csv(path)
-    clicks = read_log(path, click="purchase", any_size=True, say=said.append)
-    assert said == [str(clicks.read)]
-    assert said[0].endswith(
-        "dropped view (2), impression (1), which neither click= nor shown= names"
-    )
 
 
 def test_the_warning_points_at_the_caller():

@@ -85,18 +85,6 @@ def test_a_pair_judged_twice_is_relevant_if_it_ever_was():
     assert judged.relevant.tolist() == [False, True]
 
 
-def test_ratings_become_clicks_and_judgements_by_a_threshold():
-    ratings = Ratings(
-        np.array([0, 1, 2], dtype=np.int32),
-        np.array([1, 0, 0], dtype=np.int32),
-        np.array([4, 3.5, 5], dtype=np.float32),
-        USERS,
-        ITEMS,
-    )
-    assert ratings.clicks(threshold=4).users.tolist() == [0, 2]
-    assert ratings.judgements(threshold=4).relevant.tolist() == [True, False, True]
-
-
 @pytest.mark.parametrize(
     ("damaged", "complaint"),
     [(1, "item index outside"), (2, "count of at least 1"), (3, "begin for each user")],
@@ -163,14 +151,6 @@ def test_parts_of_ratings_keep_what_was_shown_of_their_own_pairs():
     both = np.concatenate([rest.times, taken.times])
     np.testing.assert_array_equal(np.sort(both), ratings.times)
     np.testing.assert_array_equal(ratings.hold_out(fraction=0.3, seed=1)[1].times, taken.times)
-
-
-def test_ratings_refuse_times_and_impressions_of_other_pairs():
-    ratings = shown_ratings()
-    with pytest.raises(InputError, match="a time or none, for each pair"):
-        replace(ratings, times=ratings.times[:-1])
-    with pytest.raises(InputError, match="the impressions of the same pairs"):
-        replace(ratings, shown=ratings.shown.pick(np.arange(10)))
 
 
 # Impressions and random traffic
@@ -241,14 +221,3 @@ def test_clicks_keep_the_last_time_of_a_pair_and_their_impressions():
     alone = clicks.pairs_alone()
     assert alone.times is None
     assert alone.shown is None
-
-
-def test_impressions_of_other_users_are_refused():
-    with pytest.raises(InputError, match="same users and items"):
-        Clicks.from_pairs(
-            np.array([0]),
-            np.array([0]),
-            shown=impressions(),
-            user_ids=Ids.range(4),
-            item_ids=Ids.range(4),
-        )

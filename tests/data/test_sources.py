@@ -20,7 +20,6 @@ import scipy.sparse as sp
 from reading import log, pairs, refusal
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.errors import InputError
 
 N, PER_PART = 240, 50
 RNG = np.random.default_rng(5)
@@ -266,15 +265,6 @@ def test_a_bad_frame_or_matrix_is_refused_with_its_row(source, told):
     assert told in refusal(source)
 
 
-def test_control_characters_in_names_are_escaped(tmp_path):
-    path = tmp_path / "a\n\x1b[31m.csv"
-    path.write_text("user,item\n")
-    with pytest.raises(InputError, match=r"a\\n\\x1b\[31m\.csv has no rows"):
-        log(path)
-    read = log({"u\nv": [1, 2], "item": [1, 2]}, user="u\nv").read
-    assert str(read).startswith("the frame: user = u\\nv, item = item; every row is a click")
-
-
 # Parts that do not fit together
 
 
@@ -306,13 +296,6 @@ def test_parquet_parts_with_ids_of_two_kinds_are_refused(tmp_path):
     said = refusal(tmp_path)
     assert "column 'user' holds integers in" in said
     assert "write it alike in all parts" in said
-
-
-def test_a_part_without_rows_changes_nothing(tmp_path):
-    pl.DataFrame({"user": [1, 2], "item": [1, 2]}).write_parquet(tmp_path / "a.parquet")
-    empty = pl.DataFrame({"user": [], "item": []}, schema={"user": pl.String, "item": pl.Null})
-    empty.write_parquet(tmp_path / "b.parquet")
-    assert log(tmp_path).user_ids.values.tolist() == [1, 2]
 
 
 def test_a_damaged_part_is_refused_by_its_name(tmp_path):

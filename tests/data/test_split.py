@@ -9,7 +9,7 @@ import unexposed as ux
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, Judgements
-from unexposed.data.split import SPLITS, Split
+from unexposed.data.split import Split
 from unexposed.errors import InputError
 
 DAY = 86_400
@@ -47,10 +47,6 @@ def test_every_click_is_in_exactly_one_part_with_its_count_and_time(how, clicks,
     assert both.counts.tolist() == clicks.counts.tolist()
     assert both.times.tolist() == clicks.times.tolist()
     Split(train, held_out, Judgements.from_clicks(held_out))  # refuses a click in both parts
-
-
-def test_the_properties_above_hold_for_every_split():
-    assert HOW.keys() == SPLITS.keys()
 
 
 @given(clicks=logs(), share=st.floats(0.05, 0.95))
@@ -91,14 +87,6 @@ def test_a_date_is_midnight_in_utc_unless_it_says_otherwise():
     assert pairs(ux.split(clicks, "date:1970-01-02")[1]) == [(0, 1), (1, 0)]
     assert pairs(ux.split(clicks, "date:1970-01-02T00:00:01")[1]) == [(1, 0)]
     assert pairs(ux.split(clicks, "date:1970-01-02T00:00-05:00")[1]) == [(1, 0)]
-
-
-def test_a_random_split_is_what_hold_out_gives():
-    clicks = log(*((u, i, 0) for u in range(6) for i in range(8)))
-    for seed in (0, 1):
-        expected = clicks.hold_out(fraction=0.1, seed=seed)
-        found = ux.split(clicks, "random:0.1", seed=seed)
-        assert [pairs(part) for part in found] == [pairs(part) for part in expected]
 
 
 def test_training_does_not_see_the_impressions_of_held_out_clicks():

@@ -54,12 +54,6 @@ def test_every_usual_form_gives_the_same_clicks(write, name, content):
     assert clicks.user_ids.values.tolist() == ["ada", "bob"]
 
 
-@pytest.mark.parametrize("delimiter", [";", "|", "\t", r"\t", " "])
-def test_any_delimiter_can_be_given(write, delimiter):
-    path = write(CSV.replace(",", delimiter.replace(r"\t", "\t")))
-    assert len(read_log(path, delimiter=delimiter, say=quiet)) == 3
-
-
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from unexposed.data.text import series_of
-from unexposed.data.values import NotATimeError, days_between, times_of, to_seconds, unit_of
+from unexposed.data.values import NotATimeError, times_of, to_seconds, unit_of
 
 SECONDS = [1_706_698_800, 1_706_702_401]  # 2024-01-31 11:00:00 and 12:00:01 UTC
 NAIVE = [dt.datetime(2024, 1, 31, 11), dt.datetime(2024, 1, 31, 12, 0, 1)]
@@ -99,8 +99,3 @@ def test_the_first_row_that_holds_no_time_is_named_unless_nobody_needs_it(column
 def test_times_before_1970_are_rounded_down_like_others():
     assert seconds(pl.Series([-1_500_000_000_500]))[0] == [-1_500_000_001]
     assert seconds(pl.Series([dt.datetime(1969, 12, 31, 23, 59, 58, 500_000)]))[0] == [-2]
-
-
-def test_a_span_of_times_is_spoken_by_its_days():
-    assert days_between(np.array(SECONDS)) == "2024-01-31"
-    assert days_between(np.array([0, SECONDS[0]])) == "1970-01-01 … 2024-01-31"
