@@ -1,7 +1,6 @@
 """The rows of an SQL query: SQLite and PostgreSQL, through their ADBC drivers."""
 
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -43,24 +42,22 @@ def read_query(address: str, query: str | None) -> pl.DataFrame:
         )
     driver = optional(DRIVERS[scheme], extra="sql")
     manager = optional("adbc_driver_manager", extra="sql")
-    options = {"uri": _sqlite_file(address, name) if scheme == "sqlite" else address}
+    uri = _sqlite_file(address, name) if scheme == "sqlite" else address
     try:
         with (
-            manager.AdbcDatabase(driver=driver._driver_path(), **options) as database,
+            manager.AdbcDatabase(driver=driver._driver_path(), uri=uri) as database,
             manager.AdbcConnection(database) as connection,
             manager.AdbcStatement(connection) as statement,
         ):
             if scheme == "sqlite":
                 statement.set_options(**{"adbc.sqlite.query.batch_rows": ALL_ROWS_TYPE})
-            return _rows(statement, query)
-    except manager.Error as error:
-        raise _refusal(name, address, error) from None
-
-
-def _rows(statement: Any, query: str) -> pl.DataFrame:
-    statement.set_sql_query(query)
-    stream, _ = statement.execute_query()
-    return pl.DataFrame(stream)
+            statement.set_sql_query(query)
+            return pl.DataFrame(statement.execute_query()[0])
+    except manager.Error as error:  # which may repeat the password of a malformed address
+        reason = plain(" ".join(str(error).replace(address, name).split()), 200)
+        raise InputError(
+            f"{name}: the query failed ({reason}); check the address and the query"
+        ) from None
 
 
 def _sqlite_file(address: str, name: str) -> str:
@@ -72,10 +69,3 @@ def _sqlite_file(address: str, name: str) -> str:
             f"{name}: no such file; relative paths start at {where}, absolute ones with a fourth /"
         )
     return f"file:{quote(str(path))}?mode=ro"
-
-
-def _refusal(name: str, address: str, error: Exception) -> InputError:
-    """A sentence without the password, which drivers repeat where an address is malformed."""
-    said = str(error).replace(address, name)
-    reason = plain(" ".join(said.split()), 200)
-    return InputError(f"{name}: the query failed ({reason}); check the address and the query")

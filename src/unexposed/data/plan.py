@@ -10,7 +10,6 @@ from unexposed.data.columns import Columns, Table, named, no_column, pair_names,
 from unexposed.data.values import limit_of, texts
 from unexposed.errors import InputError, did_you_mean, plain
 
-SEVERAL = "--click purchase --shown view,impression"
 FEW = 10  # values of an event column that a sentence lists
 BELOW = "below"  # shown=below: a rating below the threshold is an impression
 RULES = ("rating", "click", "event")  # columns that tell clicks from other rows; at most one
@@ -31,34 +30,36 @@ class Plan:
     @property
     def rule(self) -> str:
         """What is a click, in words."""
-        for role in RULES:
-            name = plain(self.columns.get(role, ""))
-            if role not in self.columns or (role == "event" and not self.clicks):
-                continue
-            if role == "rating":
-                lower = ", every other row an impression" if self.shown else ""
-                return f"a click is {name} ≥ {self.limit:g}{lower}"
-            if role == "click":
-                return f"a click is {name} = 1, every other row an impression"
-            shown = f", an impression {name} = {_either(self.shown)}" if self.shown else ""
-            return f"a click is {name} = {_either(self.clicks)}{shown}"
-        return "every row is a click"
+        role = next((role for role in RULES if role in self.columns), None)
+        name = plain(self.columns.get(role or "", ""))
+        if role == "rating":
+            lower = ", every other row an impression" if self.shown else ""
+            return f"a click is {name} ≥ {self.limit:g}{lower}"
+        if role == "click":
+            return f"a click is {name} = 1, every other row an impression"
+        if role is None or not self.clicks:
+            return "every row is a click"
+        shown = f", an impression {name} = {_either(self.shown)}" if self.shown else ""
+        return f"a click is {name} = {_either(self.clicks)}{shown}"
 
 
 def plan_of(table: Table, asked: Columns) -> Plan:
     """The plan for a table; refused where it would be a guess."""
     limit = limit_of(asked.threshold)
     user, item = pair_names(table, asked.user, asked.item)
-    pair = {"user": user, "item": item}
-    rule = _rule(table, asked, pair)
-    columns, taken = pair | rule.columns, {*pair.values(), *rule.columns.values()}
+    rule = _rule(table, asked, {user, item})
+    columns = {"user": user, "item": item} | rule.columns
     for role in ("count", "time", "propensity"):
-        given = getattr(asked, role)
+        given, taken = getattr(asked, role), set(columns.values())
         if (name := named(table, role, given, needed=bool(given), taken=taken)) is not None:
             columns[role] = name
-            taken.add(name)
     refuse_twice(table, dict(columns))
-    by_rating = "rating" in rule.columns
+    by_rating, taken = "rating" in rule.columns, set(columns.values())
+    unused = [  # columns that might have told clicks from other rows
+        named(table, role, None, needed=False, taken=taken)
+        for role in RULES
+        if role not in columns and getattr(asked, role) is None
+    ]
     return Plan(
         columns,
         limit=limit if by_rating else None,
@@ -66,22 +67,20 @@ def plan_of(table: Table, asked: Columns) -> Plan:
         clicks=rule.clicks,
         shown=rule.shown,
         given=frozenset(role for role in columns if getattr(asked, role, None)),
-        notes=(*rule.notes, *_unused(table, asked, columns)),
+        notes=(*rule.notes, *(f"{plain(name)} is not used" for name in unused if name)),
     )
 
 
-def _rule(table: Table, asked: Columns, pair: dict[str, str]) -> Plan:
+def _rule(table: Table, asked: Columns, taken: set[str]) -> Plan:
     """What tells clicks from other rows: a rating, a click column, an event column or nothing."""
     below = asked.shown == BELOW and not asked.click and not asked.event
-    by_rating = bool(asked.rating) or asked.threshold is not None or below
-    by_event = bool(asked.click) or bool(asked.event) or bool(asked.shown and not below)
-    if by_rating and by_event:
-        raise InputError(
-            "rating= and threshold= exclude click=, event= and shown=, unless shown=below: give "
-            "one or the other"
-        )
-    taken = set(pair.values())
-    if by_rating:
+    by_event = bool(asked.click or asked.event or (asked.shown and not below))
+    if asked.rating or asked.threshold is not None or below:
+        if by_event:
+            raise InputError(
+                "rating= and threshold= exclude click=, event= and shown=, unless shown=below: "
+                "give one or the other"
+            )
         rating = named(table, "rating", asked.rating or None, taken=taken)
         return Plan({"rating": str(rating)}, shown=(BELOW,) if below else ())
     event = named(table, "event", asked.event, needed=bool(asked.event), taken=taken)
@@ -94,21 +93,23 @@ def _rule(table: Table, asked: Columns, pair: dict[str, str]) -> Plan:
         return Plan({"click": str(asked.click)})
     if asked.click or asked.shown:
         return _by_event(table, asked, event)
-    if event is not None:
-        values = _distinct(table, event)
-        if len(values) > 1:
-            raise InputError(
-                f"{table.name}: column {event!r} holds {_listed(values)}; say which are clicks "
-                f"and which only say that the item was shown, such as {SEVERAL} "
-                f"(in Python click=, shown=), or --event '' to take every row"
-            )
-    if (click := named(table, "click", _text(asked.click), needed=False, taken=taken)) is not None:
+    values = Counter[str]()
+    for part in table.parts() if event is not None else ():
+        values.update(tally(texts(part.take([str(event)])[0])))
+    if len(values) > 1:
+        raise InputError(
+            f"{table.name}: column {event!r} holds {_listed(values)}; say which are clicks and "
+            "which only say that the item was shown, such as --click purchase --shown "
+            "view,impression (in Python click=, shown=), or --event '' to take every row"
+        )
+    no_click = asked.click if isinstance(asked.click, str) else None
+    if (click := named(table, "click", no_click, needed=False, taken=taken)) is not None:
         return Plan({"click": click})
     if event is not None:
-        (value,) = values
-        return Plan({"event": event}, notes=(f"{plain(event)} is always {plain(value, 40)}",))
-    rating = named(table, "rating", asked.rating, needed=False, taken=taken)
-    return Plan({} if rating is None else {"rating": rating})
+        notes = tuple(f"{plain(event)} is always {plain(value, 40)}" for value in values)
+        return Plan({"event": event}, notes=notes)
+    found = named(table, "rating", asked.rating, needed=False, taken=taken)
+    return Plan({} if found is None else {"rating": found})
 
 
 def _by_event(table: Table, asked: Columns, event: str | None) -> Plan:
@@ -136,23 +137,15 @@ def values_of(given: str | Iterable[str] | None) -> tuple[str, ...]:
 
 def other_events(table_name: str, plan: Plan, found: Counter[str]) -> str | None:
     """The sentence about events that are neither clicks nor impressions, if there are any."""
-    others = Counter({v: n for v, n in found.items() if v not in (*plan.clicks, *plan.shown)})
     if plan.clicks and not any(value in found for value in plan.clicks):
-        column = plan.columns["event"]
         raise InputError(
-            f"{table_name}: no {plain(column)} is {_either(plan.clicks)}, which click= (--click) "
-            f"names; it holds {_listed(found)}"
+            f"{table_name}: no {plain(plan.columns['event'])} is {_either(plan.clicks)}, which "
+            f"click= (--click) names; it holds {_listed(found)}"
         )
+    others = Counter({v: n for v, n in found.items() if v not in (*plan.clicks, *plan.shown)})
     if not plan.clicks or not others:
         return None
     return f"dropped {_listed(others)}, which neither click= nor shown= names"
-
-
-def _distinct(table: Table, event: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for part in table.parts():
-        found.update(tally(texts(part.take([event])[0])))
-    return found
 
 
 def tally(values: pl.Series) -> Counter[str]:
@@ -170,17 +163,3 @@ def _listed(values: Counter[str]) -> str:
 
 def _either(values: tuple[str, ...]) -> str:
     return " or ".join(plain(value, 40) for value in values)
-
-
-def _text(given: object) -> str | None:
-    return given if isinstance(given, str) else None
-
-
-def _unused(table: Table, asked: Columns, columns: dict[str, str]) -> tuple[str, ...]:
-    """Columns that might have told clicks from other rows, and did not."""
-    found = [
-        named(table, role, None, needed=False, taken=set(columns.values()))
-        for role in RULES
-        if role not in columns and getattr(asked, role) is None
-    ]
-    return tuple(f"{plain(name)} is not used" for name in found if name is not None)
