@@ -62,19 +62,6 @@ def test_a_real_data_set_has_the_published_counts(
         assert (np.diff(keys) > 0).all()
 
 
-@pytest.mark.data
-def test_coat_has_features_and_movielens_titles():
-    coat, titles = real("coat"), real("ml_100k").item_titles
-    assert coat.user_features is not None
-    assert coat.item_features is not None
-    assert titles is not None
-    assert coat.user_features.shape == (290, 14)
-    assert coat.item_features.shape == (300, 33)
-    assert len(titles) == 1_682
-    assert titles[0] == "Toy Story (1995)"
-    assert "Misérables, Les (1995)" in titles
-
-
 # Small files in the layout of the real ones
 
 
@@ -100,12 +87,6 @@ def write_yahoo(folder: Path, train: str) -> Path:
     for part, text in {"train": train, "test": "2\t3\t1\n"}.items():
         (folder / f"ydata-ymusic-rating-study-v1_0-{part}.txt").write_text(text)
     return folder
-
-
-def test_yahoo_users_and_songs_are_all_there_whether_rated_or_not(tmp_path):
-    data = DATASETS["yahoo_r3"].read(write_yahoo(tmp_path, "1\t14\t5\n"))
-    assert (len(data.logged.user_ids), len(data.logged.item_ids)) == (15_400, 1_000)
-    assert (data.logged.users.tolist(), data.logged.items.tolist()) == ([0], [13])
 
 
 def write_movielens(folder: Path, items: str) -> Path:
@@ -352,15 +333,6 @@ def test_a_tar_is_unpacked_and_writes_nothing_outside_its_folder(site, offer, tm
     offer("/t.tar.gz", archive_md5=hashlib.md5(archive).hexdigest())
     assert load("tiny").logged.values.tolist() == [5, 1]
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == {"table.csv"}
-
-
-@pytest.mark.parametrize("path", ["/t.tar.gz", "/t.zip"])
-def test_an_archive_must_have_the_md5_that_its_publisher_gives(site, offer, path):
-    site.content[path] = (packed if path.endswith("gz") else zipped)({"deep/table.csv": TABLE})
-    offer(path, verified=False, archive_md5="0" * 32)
-    with pytest.raises(InputError, match="it is not the original: MD5 .*expected 000000000000"):
-        load("tiny")
-    assert list(site.cache.iterdir()) == []
 
 
 def test_a_file_without_a_published_checksum_must_stay_as_it_was_downloaded(site, offer):

@@ -96,17 +96,6 @@ def test_with_full_attention_what_was_shown_is_what_was_exposed(shop):
     np.testing.assert_allclose(shown.propensity, of_pairs(truth, shown), rtol=1e-4)
 
 
-def test_a_pair_that_is_certain_to_be_exposed_is_shown_a_finite_number_of_times(shop):
-    factors = shop.exposure_factors
-    sure = replace(
-        shop, exposure_factors=factors._replace(user_bias=factors.user_bias + np.float32(60))
-    )
-    assert (sure.exposure(np.arange(5)) == 1).all()
-    shown = impressions(sure.log(0))
-    assert len(shown) == shop.n_users * shop.n_items
-    assert shown.shown.max() < 100
-
-
 def test_rows_are_in_the_order_of_time_and_the_click_comes_at_a_fair_place(shop):
     rows = replace(shop, attention=1.0).showings(1)
     assert (np.diff(rows.times) >= 0).all()
@@ -130,12 +119,6 @@ def test_rows_are_in_the_order_of_time_and_the_click_comes_at_a_fair_place(shop)
     assert share.mean() == pytest.approx(chance, abs=4 * np.sqrt(0.25 / len(share)))
 
 
-def test_the_time_of_a_click_is_the_time_of_its_row(shop):
-    rows, log = shop.showings(4), shop.log(4)
-    order = np.lexsort((rows.items[rows.clicked], rows.users[rows.clicked]))
-    np.testing.assert_array_equal(log.times, rows.times[rows.clicked][order])
-
-
 def test_showings_depend_on_the_seed_alone_and_not_on_the_blocks(shop, monkeypatch):
     rows, other = shop.showings(3), shop.showings(4)
     assert len(rows.users) != len(other.users)
@@ -145,15 +128,6 @@ def test_showings_depend_on_the_seed_alone_and_not_on_the_blocks(shop, monkeypat
         np.testing.assert_array_equal(getattr(rows, name), getattr(again, name))
     # the scores of a block differ in the last bit by its size
     np.testing.assert_allclose(rows.propensity, again.propensity, rtol=1e-6)
-
-
-def test_a_split_with_impressions_holds_out_the_same_clicks(shop):
-    plain, shown = (shop.split(seed=2, impressions=given) for given in (False, True))
-    for part in ("train", "held_out"):
-        np.testing.assert_array_equal(getattr(plain, part).keys, getattr(shown, part).keys)
-    np.testing.assert_array_equal(plain.judged.relevant, shown.judged.relevant)
-    assert plain.train.shown is None
-    assert shown.train.shown is not None
 
 
 # Random traffic
@@ -193,14 +167,6 @@ def test_traffic_keeps_its_share_and_shuns_judged_pairs(shop, monkeypatch):
     np.testing.assert_array_equal(again.relevant, drawn.relevant)
 
 
-@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
-def test_an_impossible_share_or_attention_is_refused(shop, share):
-    with pytest.raises(InputError, match=rf"share of traffic .* at most 1, got {share}"):
-        shop.traffic(share, seed=0)
-    with pytest.raises(InputError, match=rf"attention must lie in \(0, 1\], got {share}"):
-        replace(shop, attention=share)
-
-
 # Files
 
 
@@ -231,14 +197,6 @@ def test_the_files_hold_the_log_and_the_traffic_of_the_world(shop, tmp_path):
     assert any(f"{len(rows):,} showings, {len(clicks):,} clicked" in line for line in said)
 
 
-def test_impressions_leave_the_other_files_to_the_bit_as_they_are(shop, tmp_path):
-    write_world(shop, tmp_path / "plain", seed=2)
-    write_world(shop, tmp_path / "shown", seed=2, impressions=True, traffic=0.05)
-    for name in ("clicks.csv", "judged.csv", "truth.parquet"):
-        plain, shown = (tmp_path / folder / name for folder in ("plain", "shown"))
-        assert plain.read_bytes() == shown.read_bytes()
-
-
 def test_a_world_without_impressions_removes_those_of_the_world_before(shop, tmp_path):
     write_world(shop, tmp_path, seed=2, impressions=True, traffic=0.05)
     write_world(shop, tmp_path, seed=3)
@@ -249,12 +207,3 @@ def test_a_world_without_impressions_removes_those_of_the_world_before(shop, tmp
     with pytest.raises(InputError, match=r"impressions.csv is not what `simulate` left there"):
         write_world(shop, tmp_path, seed=4, impressions=True)
     assert (tmp_path / "impressions.csv").read_text() == "a log of mine"
-
-
-def test_a_file_that_the_record_alone_names_is_never_removed(shop, tmp_path):
-    write_world(shop, tmp_path, seed=2)
-    (tmp_path / "mine.csv").write_text("mine")
-    about = (tmp_path / "world.json").read_text()
-    (tmp_path / "world.json").write_text(about.replace('"files": [', '"files": ["mine.csv", '))
-    write_world(shop, tmp_path, seed=3)
-    assert (tmp_path / "mine.csv").read_text() == "mine"

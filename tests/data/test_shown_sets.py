@@ -10,7 +10,6 @@ from unexposed.data.datasets import DATASETS, RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions
 from unexposed.data.pairs import pair_keys
-from unexposed.data.worlds.semi_synthetic import converged, trim
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import PROTOCOLS, split_ratings
 
@@ -129,16 +128,6 @@ def test_kuairec_counts_a_video_watched_twice_as_a_click_and_the_rest_as_shown(t
     assert data.logged.item_ids == Ids.of([0, 1, 8, 9])
 
 
-@pytest.mark.parametrize("how", ["a time is empty", "the column is lacking"])
-def test_kuairec_without_all_its_times_has_none(tmp_path, how):
-    if how == "a time is empty":
-        data = DATASETS["kuairec"].read(write_kuairec(tmp_path, big=""))
-    else:
-        header = KUAIREC_HEADER.replace("timestamp", "stamp")
-        data = DATASETS["kuairec"].read(write_kuairec(tmp_path, header))
-    assert clicks(data).times is None
-
-
 # CM100k
 
 
@@ -178,17 +167,6 @@ def test_cm100k_logs_what_users_knew_and_judges_other_pairs_known_or_not(tmp_pat
     assert data.exposure.exposed.mean() == pytest.approx(share, abs=0.07)
     liked = {pair for pair in raw(data.logged) if rows[pair][0] >= 3}
     assert set(raw(clicks(data))) == liked
-
-
-def test_cm100k_may_have_a_header_and_refuses_other_ratings(tmp_path):
-    plain = DATASETS["cm100k"].read(write_cm100k(tmp_path / "a"))
-    headed = DATASETS["cm100k"].read(write_cm100k(tmp_path / "b", header=True))
-    np.testing.assert_array_equal(plain.logged.items, headed.logged.items)
-    for row in ("1\t2\t5\t0", "1\t2\t3\t2", "1\t2\t\t0"):
-        with pytest.raises(
-            InputError, match=r"ratings.txt, line 802: expected user, track, rating"
-        ):
-            DATASETS["cm100k"].read(write_cm100k(tmp_path / "c", row, header=True))
 
 
 # Open Bandit
@@ -255,14 +233,6 @@ def test_a_protocol_made_for_stars_splits_it_by_the_rule_of_the_data_set(name, t
     assert (split.train.shown is not None) == ("impressions" in DATASETS[name].holds)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_no_world_of_stars_is_made_from_it(name, tmp_path):
-    logged = DATASETS[name].read(WRITERS[name](tmp_path)).logged
-    for ratings in (logged, trim(logged, min_user_ratings=1, min_item_ratings=1)):
-        with pytest.raises(InputError, match="from ratings of one to five stars"):
-            converged(ratings, seed=0)
-
-
 @pytest.mark.parametrize(
     ("name", "write_set", "header", "lacking"),
     [
@@ -277,27 +247,3 @@ def test_a_lacking_column_is_named(name, write_set, header, lacking, tmp_path):
     folder = write_set(tmp_path, header.replace(lacking, lacking.title()))
     with pytest.raises(InputError, match=rf"\.csv has no column '{lacking}'; did you mean"):
         DATASETS[name].read(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "write_set", "field"),
-    [
-        ("kuairand_pure", write_kuairand, "click"),
-        ("kuairec", write_kuairec, "ratio"),
-        ("open_bandit", write_bandit, "click"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ("yes", "cannot be read .*yes.*: restore the original file"),
-        ("", "1 rows lack a user, an item or a value of"),
-        ("-1", "1 rows lack a user, an item or a value of"),
-    ],
-)
-def test_a_value_that_is_none_is_refused_in_one_sentence(
-    name, write_set, field, value, told, tmp_path
-):
-    with pytest.raises(InputError, match=told) as raised:
-        DATASETS[name].read(write_set(tmp_path, **{field: value}))
-    assert "\n" not in str(raised.value)

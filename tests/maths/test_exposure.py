@@ -42,13 +42,6 @@ def test_popularity_refuses_impossible_arguments(counts, exponent, floor, messag
         exposure.popularity(np.array(counts), exponent=exponent, floor=floor)
 
 
-@pytest.mark.parametrize("table", [[0.1, 1.0, 0.5], [[0.1, 1.0, 0.5], [0.2, 0.3, 0.4]]])
-def test_a_valid_table_is_returned(table):
-    values = exposure.given(np.array(table), n_users=2, n_items=3)
-    np.testing.assert_allclose(values, table, rtol=1e-7)
-    assert values.dtype == np.float32
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -82,15 +75,6 @@ def random_rows(seed: int, size: int = 30, dim: int = 4) -> dict[str, Tensor]:
         "gate_bias": normal(),
         "popularity": torch.rand(size, generator=generator, dtype=torch.float64),
     }
-
-
-def test_gate_chooses_between_user_and_popularity():
-    rows = random_rows(seed=1)
-    closed = exposure.gated(**(rows | {"gate_bias": torch.tensor(-500.0)}))
-    torch.testing.assert_close(closed, rows["popularity"])
-    opened = exposure.gated(**(rows | {"gate_bias": torch.tensor(500.0)}), offset=2.0)
-    seen = torch.sigmoid((rows["user_vector"] * rows["item_vector"]).sum(1) + 2.0)
-    torch.testing.assert_close(opened, seen)
 
 
 def test_gated_exposure_never_exceeds_one_in_float32():

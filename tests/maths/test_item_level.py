@@ -144,17 +144,6 @@ def test_the_hypergradient_is_the_one_of_pairs_of_autograd_and_of_differences(pr
     assert_near(found, central(ahead, problem.exposure, 1e-4), error=1e-2)
 
 
-def test_an_unclicked_item_like_a_liked_one_was_probably_not_shown():
-    # the paper's reading: both items are alike, so m of the first falls if the user likes the other
-    factors = Factors(np.array([[1.0, 0.5]]), np.array([[0.8, 0.2], [0.8, 0.2]]))
-    user, other = np.array([0]), np.array([1])
-    block = Block(slice(None), (user, other), np.ones((1, 1)))
-    for relevant, sign in ((True, 1), (False, -1)):
-        direction = validation_gradient(factors, user, other, np.array([relevant]))
-        found = hypergradient(factors, direction, np.array([0.5, 0.5]), block)
-        assert np.sign(found).tolist() == [sign, 0]
-
-
 def test_a_click_adds_exactly_nothing_to_the_hypergradient(problem):
     of = problem.factors, problem.direction(fixed=False), problem.exposure
     everything = problem._replace(clicked=np.ones_like(problem.clicked))
@@ -165,17 +154,6 @@ def test_a_click_adds_exactly_nothing_to_the_hypergradient(problem):
         hypergradient(*of, problem.block()),
         hypergradient(*of, problem._replace(weight=heavier).block()),
     )
-
-
-def test_blocks_of_users_add_up_to_the_whole(problem):
-    blocks = [problem.block(slice(0, 3)), problem.block(slice(3, 7))]
-    direction = problem.direction(fixed=True)
-    for gradient, given in (
-        (hypergradient, (problem.factors, direction, problem.exposure)),
-        (train_gradient, (problem.factors, problem.exposure)),
-    ):
-        whole = gradient(*given, problem.block())
-        np.testing.assert_allclose(sum(gradient(*given, b) for b in blocks), whole, rtol=1e-12)
 
 
 def test_the_validation_gradient_is_the_one_of_the_validation_loss(problem):
@@ -205,19 +183,6 @@ def test_the_training_gradient_is_the_one_of_the_weighted_loss(problem):
     assert_near(found, central(loss, problem.exposure), error=1e-7)
 
 
-def test_gradients_are_finite_in_float32_where_exposure_is_one_and_logits_are_large():
-    factors = Factors(np.float32([[1], [-1]]), np.float32([[40], [-40]]))  # logits ±40
-    every = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    none = np.zeros(0, dtype=np.int64)
-    block = Block(slice(None), (none, none), np.ones((2, 1), dtype=np.float32))
-    shown = np.ones(2, dtype=np.float32)
-    for relevant in (True, False):
-        direction = validation_gradient(factors, *every, np.full(4, relevant))
-        narrow = Factors(*(table.astype(np.float32) for table in direction))
-        assert np.isfinite(hypergradient(factors, narrow, shown, block)).all()
-    assert np.isfinite(train_gradient(factors, shown, block)).all()
-
-
 # the forms
 
 
@@ -233,12 +198,6 @@ def test_a_gradient_on_exposure_is_carried_as_differences_say(form):
         alpha, on_items = rng.normal(size=size), rng.normal(size=len(COUNTS))
         slopes = central(lambda a: FORMS[form].table(a, share), alpha)  # (items, numbers)
         assert_near(FORMS[form].carry(on_items, alpha, share), on_items @ slopes, error=1e-8)
-
-
-def test_items_start_at_popularity_and_below_one():
-    form, share = FORMS["items"], log_share(COUNTS)
-    found = form.table(form.start(THETA, share), share)
-    np.testing.assert_allclose(found, np.minimum(THETA, MOST), rtol=1e-6)
 
 
 @pytest.mark.parametrize("exponent", [0.25, 1.0])

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.sampling.chances import EVEN, chances
-from unexposed.sampling.samples import Drawing, unclicked
+from unexposed.sampling.samples import Drawing
 
 EXPONENTS = pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 
@@ -81,12 +81,6 @@ def test_items_of_the_catalogue_are_drawn_in_proportion_to_their_popularity(user
     assert_in_proportion(count, clicks.item_counts.astype(float) ** exponent)
 
 
-def test_the_law_changes_what_is_drawn():
-    clicks = popular_log(12, *CLICKED)
-    with pytest.raises(AssertionError):
-        assert_in_proportion(drawn_for(0, clicks, Drawing(20_000, exponent=0.5)), np.ones(12))
-
-
 def test_the_exponent_0_draws_the_bits_of_a_uniform_draw_without_a_table():
     clicks = popular_log(12, *CLICKED)
     drawing = Drawing(3, "unbiased", exponent=0.0)
@@ -97,25 +91,6 @@ def test_the_exponent_0_draws_the_bits_of_a_uniform_draw_without_a_table():
     assert samples.items[:16].tolist() == [9, 10, 6, 3, 8, 7, 1, 0, 11, 9, 8, 7, 1, 3, 3, 3]
     n = clicks.user_counts[samples.users]
     np.testing.assert_array_equal(samples.weight, ((12 - n) / (3 * n)).astype(np.float32))
-
-
-def test_every_pair_is_drawn_by_no_law():
-    drawing = Drawing(3, "unbiased", every_pair=True, exponent=1.0)
-    samples = drawing.samples(popular_log(12, *CLICKED), np.random.default_rng(0))
-    assert samples.item_weight is None
-    assert (samples.weight == 1).all()
-
-
-@EXPONENTS
-def test_what_is_left_to_draw_is_the_sum_over_unclicked_items(exponent):
-    clicks = popular_log(12, *CLICKED, list(range(12)))
-    law = chances(clicks.item_counts, exponent)
-    share = np.full(12, 1 / 12) if exponent == 0 else law.of_item
-    expected = np.where(clicks.matrix().toarray() == 0, share, 0).sum(axis=1)
-    visited = clicks.user_counts > 0
-    np.testing.assert_allclose(
-        (unclicked(clicks, law) / 12)[visited], expected[visited], atol=1e-12
-    )
 
 
 @pytest.mark.parametrize(

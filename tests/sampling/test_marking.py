@@ -100,13 +100,6 @@ def test_the_expected_loss_is_the_sum_over_all_pairs_each_with_what_is_known_of_
         assert (abs(without - exact) > 20 * error) != ignored
 
 
-def test_every_pair_gives_the_same_loss_exactly():
-    marking = Marking(known(), traffic=traffic(), traffic_weight=0.5)
-    sampler = MarkedSampler(Drawing(2, every_pair=True).sampler(LOG), marking)
-    found = loss_of_epoch("low_variance", sampler.draw(np.random.default_rng(0)))
-    assert found == pytest.approx(loss_of_all_pairs("low_variance", weight=0.5), rel=1e-6)
-
-
 def test_each_pair_of_the_traffic_comes_once_an_epoch_in_another_place_each_time():
     sampler = MarkedSampler(Drawing(3).sampler(LOG), Marking(traffic=traffic(), traffic_weight=2.0))
     rng, places = np.random.default_rng(0), set()
@@ -169,18 +162,6 @@ def test_a_click_weighs_what_its_table_says_and_draws_weigh_with_it_where_they_a
     np.testing.assert_array_equal(pairs.weight[samples.start[:-1]], own)
     expected = np.repeat(own if negatives else np.ones(len(own)), np.diff(samples.start) - 1)
     np.testing.assert_array_equal(pairs.weight[pairs.click == 0], expected)
-
-
-def test_a_table_finds_its_pairs_and_no_others():
-    found = (
-        known()
-        .look_up(
-            np.repeat(np.arange(4, dtype=np.int32), 6), np.tile(np.arange(6, dtype=np.int32), 4)
-        )
-        .reshape(4, 6)
-    )
-    for pair, value in np.ndenumerate(found):
-        assert value == pytest.approx(KNOWN.get(pair, np.nan), rel=1e-6, nan_ok=True)
 
 
 # negatives from what was shown

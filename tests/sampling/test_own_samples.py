@@ -72,15 +72,6 @@ def test_any_number_of_threads_gives_a_rank_the_same_samples():
             np.testing.assert_array_equal(column, other)
 
 
-def test_a_rank_draws_the_first_rows_of_its_own_users_from_the_stream_of_all():
-    one, other = np.random.default_rng(2), np.random.default_rng(2)
-    rows = np.array([0, 5, 16_384, 39_999])
-    np.testing.assert_array_equal(
-        normal(one, (40_000, 3), 0.1)[rows], normal(other, (40_000, 3), 0.1, rows)
-    )
-    assert one.bit_generator.state == other.bit_generator.state
-
-
 def peak(work: Callable[[], Any]) -> int:
     tracemalloc.start()
     try:

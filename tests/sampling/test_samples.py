@@ -80,16 +80,6 @@ def test_negatives_are_uniform_however_much_of_the_catalogue_a_user_clicked(clic
     assert chi_squared < left - 1 + 5 * np.sqrt(2 * left)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5])
-def test_the_one_item_a_user_has_not_clicked_of_40_000_is_found(exponent):
-    clicks = first_items(40_000, 39_999)
-    samples = Drawing(2, exponent=exponent).samples(clicks, np.random.default_rng(0))
-    assert len(samples) == 39_999
-    items = samples.items.reshape(-1, 3)
-    assert sorted(items[:, 0].tolist()) == list(range(39_999))
-    assert (items[:, 1:] == 39_999).all()
-
-
 def test_negatives_from_the_catalogue_are_uniform_on_all_items():
     n = 4000
     drawing = Drawing(n, source="catalogue")
@@ -140,27 +130,6 @@ def test_every_order_of_the_clicks_is_as_likely():
         orders[order] = orders.get(order, 0) + 1
     assert len(orders) == 24
     assert sum((count - n / 24) ** 2 / (n / 24) for count in orders.values()) < 60  # χ², 23 d.f.
-
-
-def test_clicks_of_a_long_epoch_land_anywhere_in_it():
-    n = 200_000  # several of the parts that are shuffled one at a time
-    clicks = first_items(n, n)
-    came_from = drawn(clicks, negatives=1, rng=np.random.default_rng(0)).items
-    assert sorted(came_from.tolist()) == list(range(n))
-    moves = np.zeros((10, 10))  # from which tenth to which
-    np.add.at(moves, (came_from * 10 // n, np.arange(n) * 10 // n), 1)
-    np.testing.assert_allclose(moves / (n / 100), 1, atol=0.11)  # 5 sd
-    neighbours = np.abs(np.diff(came_from.astype(float)))
-    assert neighbours.mean() == pytest.approx(n / 3, rel=0.01)
-
-
-def test_negatives_of_a_long_epoch_are_drawn_independently():
-    n_items, draws = 1_000_000, 200_000
-    clicks = first_items(n_items, *[1] * (draws // 5))
-    items = drawn(clicks, negatives=5, rng=np.random.default_rng(0)).items.reshape(-1, 6)[:, 1:]
-    assert items.size == draws
-    expected = n_items * (1 - np.exp(-draws / n_items))  # distinct ones, give or take 130
-    assert abs(len(np.unique(items)) - expected) < 650
 
 
 @pytest.mark.parametrize(

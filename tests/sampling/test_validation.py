@@ -3,8 +3,7 @@ import pytest
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.errors import InputError
-from unexposed.sampling.validation import ValidationSet, from_log, from_random_traffic
+from unexposed.sampling.validation import ValidationSet, from_log
 
 
 def log(*pairs: tuple[int, int], n_users: int = 5, n_items: int = 5) -> Clicks:
@@ -65,14 +64,3 @@ def test_drawn_negatives_are_unclicked_and_as_popular_as_clicks_are():
     chance = free.sum(axis=0) * clicks.item_counts
     np.testing.assert_allclose(drawn, chance / chance.sum(), atol=0.02)
     assert abs(drawn - 1 / 50).max() > 0.06  # which an even draw would not give
-
-
-def test_random_traffic_can_take_its_place(small_world):
-    judged = small_world.split(seed=0).judged
-    assert len(from_random_traffic(judged)) == len(judged)
-
-
-def test_an_empty_set_is_refused():
-    empty = np.zeros(0, dtype=np.int32)
-    with pytest.raises(InputError, match="validation set is empty"):
-        ValidationSet(empty, empty, empty.astype(bool))
