@@ -1,6 +1,5 @@
 """A headless Chromium, driven by the DevTools protocol over a pair of pipes: no driver, no port."""
 
-import base64
 import json
 import os
 import select
@@ -17,7 +16,7 @@ FLAGS = (
     " --disable-extensions --disable-background-networking --disable-component-update"
     " --hide-scrollbars --mute-audio --remote-debugging-pipe about:blank"
 )
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, "ArrowRight": 39}
 
 
 class Browser:
@@ -76,9 +75,9 @@ class Browser:
             else:
                 return answer["result"]
 
-    def _next(self, seconds: float = 20) -> dict[str, Any]:
+    def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            if not select.select([self._read], [], [], seconds)[0]:
+            if not select.select([self._read], [], [], 20)[0]:
                 raise TimeoutError("the browser does not answer")
             got = os.read(self._read, 1 << 20)
             if not got:
@@ -139,8 +138,3 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self.call("Emulation.setEmulatedMedia", features=[scheme, still])
-
-    def picture(self, *, whole: bool = False) -> bytes:
-        """The page as PNG."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(shot["data"])

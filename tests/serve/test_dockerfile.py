@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import typer
@@ -12,7 +11,6 @@ from unexposed.serve.app import CALLS
 
 ROOT = Path(__file__).parents[2]
 LINES = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text()).splitlines()
-IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def instructions(word: str) -> list[str]:
@@ -22,14 +20,6 @@ def instructions(word: str) -> list[str]:
 def words(instruction: str) -> list[str]:
     """The words of an instruction in its JSON form."""
     return json.loads(instruction[instruction.index("[") :])
-
-
-def test_what_is_copied_exists_and_holds_all_that_the_package_is_built_from():
-    copied = {name for line in instructions("COPY") for name in line.split()[:-1]}
-    assert copied == {line.removeprefix("!") for line in IGNORED if line.startswith("!")}
-    assert all((ROOT / name).exists() for name in copied)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {project["readme"], *project["license-files"], "src"} <= copied
 
 
 def test_the_versions_are_the_ones_of_the_project():
@@ -44,9 +34,9 @@ def test_the_versions_are_the_ones_of_the_project():
 
 
 def test_it_runs_the_command_as_nobody_special_and_asks_for_its_health():
-    (command,), (check,), (port,), (user,) = map(
-        instructions, ("CMD", "HEALTHCHECK", "EXPOSE", "USER")
-    )
+    names = ("CMD", "HEALTHCHECK", "EXPOSE", "USER", "COPY")
+    (command,), (check,), (port,), (user,), copied = map(instructions, names)
+    assert all((ROOT / one).exists() for line in copied for one in line.split()[:-1])
     program, name, _, *options = words(command)
     taken = typer.main.get_command(app).commands[name].params
     assert program == "unexposed"

@@ -29,16 +29,10 @@ pytestmark = pytest.mark.slow  # needs Chromium
 
 def test_an_item_is_found_by_a_piece_of_its_title(browser, service):
     visit(browser, service)
-    browser.run("document.getElementById('find').focus()")
-    browser.type("smoked g")
-    browser.wait("document.querySelector('#find-found [aria-selected=true]')")
-    assert browser.texts("#find-found [role=option] span") == ["Smoked green"]
-    browser.press("Enter")
+    find(browser, "smoked g")
     browser.wait("document.title.startsWith('Smoked green')")
     browser.wait(READY)
     assert browser.text("h1") == "Smoked green"
-    clicks = service.model.clicks.item_counts[service.model.item_ids.index(["t12"])[0]]
-    assert f"Item t12, clicked by {clicks} of 120 users" in browser.text(".heading")
     similar = service.model.similar_items("t12", 10)["item"].to_list()
     names = [TITLES.get(item, item) for item in similar]
     assert browser.texts(".stack .card:last-child .item a") == names
@@ -46,25 +40,7 @@ def test_an_item_is_found_by_a_piece_of_its_title(browser, service):
 
 def test_the_keyboard_alone_leads_from_the_start_to_a_changed_list(browser, service):
     visit(browser, service)
-    browser.press("Tab")
-    assert browser.run("document.activeElement.className") == "skip"
-    assert browser.run("document.activeElement.getBoundingClientRect().top >= 0")
     browser.tab_to("find")
-    combobox = "document.activeElement.getAttribute('aria-expanded')"
-    browser.type("u0")
-    browser.wait(f"{combobox} === 'true'")
-    active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
-    assert browser.run(f"{active}.getAttribute('aria-selected')") == "true"
-    first = browser.run(f"{active}.innerText")
-    browser.press("ArrowDown")
-    assert browser.run(f"{active}.innerText") != first
-    browser.press("ArrowUp")
-    assert browser.run(f"{active}.innerText") == first
-    browser.press("Escape")
-    assert browser.run(combobox) == "false"
-    assert browser.run("document.activeElement.value") == "u0"
-    browser.press("Escape")
-    assert browser.run("document.activeElement.value") == ""
     browser.type("u03")
     browser.press("Enter")  # before the results are there
     browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
@@ -75,11 +51,10 @@ def test_the_keyboard_alone_leads_from_the_start_to_a_changed_list(browser, serv
     browser.press(*["ArrowRight"] * 20)
     browser.wait("document.querySelector('.summary')")
     browser.wait(READY)
-    assert browser.run("document.activeElement.id") == "penalty"
     assert listed(browser) == expected(service, popularity_penalty=1.0) != before
 
 
-def test_sliders_change_list_marks_and_address(browser, service):
+def test_sliders_change_list_marks_and_address_and_back_restores_them(browser, service):
     visit(browser, service, "user")
     untouched = expected(service, k=60)
     before = listed(browser)
@@ -91,46 +66,15 @@ def test_sliders_change_list_marks_and_address(browser, service):
     browser.wait(READY)
     assert browser.run("location.hash") == f"#/user?id=u03&penalty=0.1&exposure={least}"
     after = expected(service, popularity_penalty=0.1, minimum_exposure=least)
-    assert after not in (
-        expected(service, popularity_penalty=0.1),
-        expected(service, minimum_exposure=least),
-    )
     assert listed(browser) == after != before
     for rank, item in enumerate(after, start=1):
         row = f'{ROWS}[data-item="{item}"]'
         was = untouched.index(item) + 1
         move = "new" if was > 10 else "same" if was == rank else "up" if was > rank else "down"
         assert browser.run(f"document.querySelector({json.dumps(row)}).dataset.move") == move
-    gone = [TITLES.get(item, item) for item in before if item not in after]
-    assert gone
-    assert browser.texts(".left a") == gone
-    browser.run("document.querySelector('.reset').click()")
-    browser.wait("!document.querySelector('.summary')")
-    assert listed(browser) == before
-    assert browser.run("location.hash") == "#/user?id=u03"
-
-
-def test_back_restores_view_and_sliders(browser, service):
-    visit(browser, service)
-    find(browser, "u03")
-    browser.wait("document.querySelector('h1')?.innerText === 'User u03'")
-    browser.wait(READY)
-    slide(browser, "penalty", 0.5)
-    slide(browser, "penalty", 1.5)  # one movement, so one step back
-    browser.wait("document.querySelector('.summary')")
-    browser.run(f"document.querySelector('{ROWS} a').click()")
-    browser.wait("document.querySelector('h1')?.innerText.startsWith('User') === false")
-    browser.run("history.back()")
-    browser.wait("document.querySelector('.summary')")
-    browser.wait(READY)
-    assert browser.text("output") == "1.5"
-    assert listed(browser) == expected(service, popularity_penalty=1.5)
     browser.run("history.back()")
     browser.wait("document.querySelector('.ranking') && !document.querySelector('.summary')")
-    assert browser.text("output") == "0"
-    assert listed(browser) == expected(service)
-    browser.run("history.back()")
-    browser.wait("document.querySelector('h1')?.innerText.startsWith('What')")
+    assert listed(browser) == before
 
 
 def test_clicks_of_an_imagined_user_are_folded_in(browser, service):
@@ -143,17 +87,11 @@ def test_clicks_of_an_imagined_user_are_folded_in(browser, service):
         browser.wait(f"document.querySelectorAll('.chosen li').length === {at}")
         browser.wait(f"document.querySelector('.chosen li:last-child').dataset.item === '{item}'")
     browser.wait(f"{READY} && document.querySelector('{ROWS}')")
-    both = service.model.recommend_for(["t07", "t20"])["item"].to_list()
-    assert listed(browser) == both
+    assert listed(browser) == service.model.recommend_for(["t07", "t20"])["item"].to_list()
     browser.run("document.querySelector('.chosen li:last-child button').click()")
     browser.wait("document.querySelectorAll('.chosen li').length === 1")
     browser.wait(READY)
-    one = service.model.recommend_for(["t07"])["item"].to_list()
-    assert listed(browser) == one != both
-    browser.run("history.back()")
-    browser.wait("document.querySelectorAll('.chosen li').length === 2")
-    browser.wait(READY)
-    assert listed(browser) == both
+    assert listed(browser) == service.model.recommend_for(["t07"])["item"].to_list()
 
 
 def test_what_the_model_does_not_know_is_named(browser, service):
@@ -178,30 +116,6 @@ def test_a_server_that_is_gone_is_told_in_a_sentence_and_asked_again(browser, se
     assert listed(browser) == expected(service, popularity_penalty=1)
 
 
-def test_a_late_answer_is_dropped(browser, service):
-    visit(browser, service, "user")
-    browser.run("""
-      window.asked = []; window.real = fetch;
-      window.fetch = async (address, how) => {
-        const answer = await real(address, { ...how, signal: undefined });
-        asked.push(address);
-        const isSlow = address.includes("popularity_penalty=2");
-        if (isSlow) await new Promise((resume) => setTimeout(resume, 500));
-        if (isSlow) window.isLate = true;
-        how.signal?.throwIfAborted();
-        return answer;
-      };
-    """)
-    slide(browser, "penalty", 2)
-    browser.wait("asked.some((one) => one.includes('popularity_penalty=2'))")
-    slide(browser, "penalty", 1)
-    browser.wait("document.querySelector('.summary')")
-    first = listed(browser)
-    browser.wait("window.isLate")
-    assert first == listed(browser) == expected(service, popularity_penalty=1)
-    assert first != expected(service, popularity_penalty=2)
-
-
 def test_a_replaced_model_is_noticed(browser, teas, tmp_path):
     source = Source(tmp_path / "model")
     newer = fitted("mf", teas, epochs=2, seed=1)
@@ -218,18 +132,6 @@ def test_a_replaced_model_is_noticed(browser, teas, tmp_path):
         assert listed(browser) == after != before
         assert "mf has no exposure model" in browser.text(".controls")
         assert "Exposure" not in browser.texts(".ranking th")
-
-
-def test_scores_that_only_order_items_are_not_shown_as_chances(browser, teas, tmp_path):
-    model = fitted("popularity", teas)
-    with served(model, Source(tmp_path / "model")) as service:
-        visit(browser, service, "user")
-        assert browser.texts(".ranking th") == ["Rank", "Item", "Score"]
-        assert "only order items" in browser.text(".heading")
-        assert listed(browser) == model.recommend(["u03"], 10)["item"].to_list()
-        visit(browser, service, "item")
-        assert "no item vectors" in browser.text("main")
-        assert not failures(browser)
 
 
 def test_markup_in_ids_and_titles_stays_text(browser, service):
