@@ -19,7 +19,7 @@ from unexposed.methods import load
 from unexposed.model import fold_in
 from unexposed.model.filters import Rules
 from unexposed.model.model import Model
-from unexposed.model.recommend import Average, Server, relevance
+from unexposed.model.recommend import Average, Server
 from unexposed.model.save import identity
 from unexposed.serve import messages
 from unexposed.serve.messages import Entry, Item, Missing, in_json
@@ -32,7 +32,7 @@ MOST_CLICKS = 500  # of a user that are listed
 Role = Literal["user", "item"]
 Say = Callable[[str], None]
 Identity = tuple[int, ...]
-Figures = tuple[float, float | None, float | None]
+Figures = tuple[Any, Any, Any, Any]  # rank, score, relevance, exposure
 
 
 class Options(NamedTuple):
@@ -90,7 +90,7 @@ class ServedModel:
         server, longest = self._server_of(options), min(int(lengths.max()), self.log.n_items)
         items, scores = server.top(rows, longest, threads=1)
         items[np.arange(longest) >= lengths[:, None]] = -1
-        return self._entries(server, self._plain, rows, items, scores)
+        return self._entries(server, rows, items, scores)
 
     def health(self, request: messages.Nothing) -> messages.Health:
         """That the service is ready, and its model."""
@@ -123,7 +123,7 @@ class ServedModel:
         server = Server.of(one, self.options(request).rules, whole=self.model)
         row = np.zeros(1, dtype=np.int32)
         best, scores = server.top(row, min(request.k, self.log.n_items), threads=1)
-        (entries,) = self._entries(server, server, row, best, scores)
+        (entries,) = self._entries(server, row, best, scores)
         unknown = [in_json(raw) for raw, index in at.items() if index < 0]
         return messages.FoldedIn(len(items), unknown, entries)
 
@@ -135,7 +135,9 @@ class ServedModel:
         items = np.array([self.known(item, "item") for item in request.item], dtype=np.int32)
         clicked = np.isin(items, self.log.items[slice(*self.log.user_start[[row, row + 1]])])
         columns = self._items(items), self._of_pairs(row, items), clicked.tolist()
-        pairs = [messages.Pair(*item, *one, yes) for item, one, yes in zip(*columns, strict=True)]
+        pairs = [
+            messages.Pair(*item, *one[1:], yes) for item, one, yes in zip(*columns, strict=True)
+        ]
         return messages.Pairs(self.raw("user", row), pairs)
 
     def clicks_of(self, request: messages.ClicksOf) -> messages.Clicks:
@@ -145,7 +147,7 @@ class ServedModel:
         part = slice(begin, min(end, begin + MOST_CLICKS))
         items, counts = np.asarray(self.log.items[part]), self.log.counts[part].tolist()
         columns = self._items(items), counts, self._of_pairs(row, items)
-        clicks = [messages.Click(*item, n, *one[1:]) for item, n, one in zip(*columns, strict=True)]
+        clicks = [messages.Click(*item, n, *one[2:]) for item, n, one in zip(*columns, strict=True)]
         return messages.Clicks(self.raw("user", row), end - begin, clicks)
 
     def similar(self, request: messages.SimilarTo) -> messages.Similar:
@@ -213,39 +215,29 @@ class ServedModel:
         return at
 
     def _entries(
-        self, server: Server, exposed: Server, rows: Indices, items: Indices, scores: Any
+        self, server: Server, rows: Indices, items: Indices, scores: Any
     ) -> list[list[Entry]]:
         """The lists of these users; a list ends where no item is left."""
-        at, place = np.nonzero(items >= 0)
-        flat, worth = items[at, place], scores[at, place]
-        unpenalised = worth if server.offset is None else worth + server.offset[flat]
-        figures = self._figures(exposed, rows[at], flat, worth, unpenalised)
-        entries = (
-            Entry(*item, rank, *figure)
-            for item, rank, figure in zip(
-                self._items(flat), (place + 1).tolist(), figures, strict=True
-            )
-        )
+        figures = self._figures(server, rows, items, scores)
+        pairs = zip(self._items(items[items >= 0]), figures, strict=True)
+        entries = (Entry(*item, *figure) for item, figure in pairs)
         lengths = (items >= 0).sum(axis=1).tolist()
         return [[next(entries) for _ in range(length)] for length in lengths]
 
     def _of_pairs(self, row: int, items: Indices) -> Iterator[Figures]:
         """The figures of a user's pairs with these items."""
-        scores = self._fast.scores(np.array([row, row], dtype=np.int32))[0, items]
-        rows = np.full(len(items), row, dtype=np.int32)
-        return self._figures(self._plain, rows, items, scores, scores)
+        scores = self._fast.scores(np.array([row, row], dtype=np.int32))[:1, items]
+        return self._figures(self._plain, np.array([row]), items[None, :], scores)
 
     def _figures(
-        self, server: Server, rows: Indices, items: Indices, scores: Any, unpenalised: Any
+        self, server: Server, rows: Indices, items: Indices, scores: Any
     ) -> Iterator[Figures]:
-        """Score, relevance and exposure of each pair; None where the method has none."""
-        relevant = relevance(self.method, unpenalised)
-        exposed = server.exposure(rows, items) if self.has_exposure else None
-        columns = [
-            [None] * len(items) if column is None else column.tolist()
-            for column in (relevant, exposed)
-        ]
-        return zip(scores.tolist(), *columns, strict=True)
+        """Rank, score, relevance and exposure of each item; None where the method has none."""
+        table = server.table(pl.Series(rows), rows, items, scores)
+        none = [None] * len(table)
+        names = ("rank", "score", "relevance", "exposure")
+        columns = [table[n].to_list() if n in table.columns else none for n in names]
+        return zip(*columns, strict=True)
 
     def _items(self, items: Indices) -> Iterator[tuple[Any, str | None, int]]:
         """Id, title and clicks of each item."""
