@@ -1,4 +1,4 @@
-"""Results by exposure: each third holds its own relevant pairs, at the ranks they have in all."""
+"""An evaluation as plain data: by exposure, and beside rivals on the same users."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,9 @@ import pytest
 from known_scores import model_of
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, Judgements
-from unexposed.evaluation.describe import by_exposure, describe
+from unexposed.evaluation.describe import describe, of_document
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
+from unexposed.methods.popularity import popular_list
 
 N_USERS, N_ITEMS = 20, 12
 RNG = np.random.default_rng(0)
@@ -18,6 +19,10 @@ IDS = {"user_ids": MODEL.user_ids, "item_ids": MODEL.item_ids}
 USERS, ITEMS = np.nonzero(RNG.random(SCORES.shape) < 0.6)
 JUDGED = Judgements.from_pairs(USERS, ITEMS, RNG.random(len(USERS)) < 0.5, **IDS)
 CATALOGUE = PROTOCOLS["catalogue"]
+
+
+def by_exposure(model, judged, by, *, logged=None):
+    return describe(model, judged, by, logged=logged)["by_exposure"]
 
 
 def relevant_pairs() -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +60,6 @@ def test_logged_propensities_take_the_place_of_the_models_exposure():
     found = by_exposure(MODEL, JUDGED, CATALOGUE, logged=logged)
     means = [part["metrics"]["recall@10"] for part in found.values()]
     assert means == pytest.approx(by_hand(1 - EXPOSURE))
-    assert describe(MODEL, JUDGED, CATALOGUE, logged=logged)["by_exposure"] == found
 
 
 def test_without_propensities_a_pair_is_as_exposed_as_it_was_often_shown():
@@ -78,8 +82,44 @@ def test_a_model_without_exposure_has_no_strata_by_exposure():
     assert "by_popularity" in found
 
 
-@pytest.mark.parametrize("name", [n for n, by in PROTOCOLS.items() if by.candidates != "logged"])
-def test_every_protocol_for_judgements_has_strata_by_exposure(name):
-    found = by_exposure(MODEL, JUDGED, PROTOCOLS[name])
-    for part in found.values():
-        assert part["metrics"].keys() == PROTOCOLS[name].metrics.keys()
+# beside the popular list, and other models
+
+LIKED = RNG.random((N_USERS, N_ITEMS)) < 0.3
+BEST, WORST = model_of(LIKED * 1.0, CLICKED), model_of(LIKED * -1.0, CLICKED)
+KNOWN = Judgements.from_pairs(*np.nonzero(LIKED | ~LIKED), LIKED.ravel(), **IDS)
+
+
+@pytest.mark.parametrize("name", ["catalogue", "judged", "snips"])
+def test_every_metric_has_the_difference_to_the_popular_list(name):
+    by = PROTOCOLS[name]
+    found = describe(BEST, KNOWN, by)["beside"]["popularity"]
+    ours = evaluate(BEST, KNOWN, by).values
+    theirs = evaluate(popular_list(BEST.clicks), KNOWN, by).values
+    assert list(found) == list(by.metrics)
+    for metric, one in found.items():
+        assert one["difference"] == pytest.approx((ours[metric] - theirs[metric]).mean())
+        low, high = one["ci95"]
+        assert low <= one["difference"] <= high
+
+
+def test_the_best_model_is_above_its_opposite_warns_and_rivals_are_those_given():
+    best, worst = (of_document(describe(m, KNOWN, CATALOGUE)) for m in (BEST, WORST))
+    assert "on judged pairs (catalogue)" in best.text
+    assert "is above popularity: ndcg@10" in best.text
+    assert (best.warns, worst.warns) == (False, True)
+    document = describe(WORST, KNOWN, CATALOGUE, rivals={"best": BEST})
+    assert list(document["beside"]) == ["popularity", "best"]
+    assert "take best instead" in of_document(document).text
+    itself = describe(popular_list(BEST.clicks), KNOWN, CATALOGUE)
+    assert "beside" not in itself
+    assert of_document(itself) is None
+
+
+def test_impressions_judge_beside_the_popular_list_too():
+    users, items = np.nonzero(np.ones((N_USERS, N_ITEMS)))
+    new = ~BEST.clicks.contain(users.astype(np.int32), items.astype(np.int32))
+    clicked = (LIKED.ravel() & new).astype(np.int64)
+    propensity = np.full(len(users), 1 / N_ITEMS)
+    log = Impressions.from_pairs(users, items, clicked=clicked, propensity=propensity, **IDS)
+    found = describe(BEST, log, PROTOCOLS["off_policy"])["beside"]["popularity"]
+    assert found["ips@1"]["finding"] == "above"

@@ -98,15 +98,6 @@ def test_clipping_biases_downwards_and_lowers_the_variance(world, logs):
     np.testing.assert_array_equal(without, plain[:5])
 
 
-def test_the_intervals_hold_the_true_value_nineteen_times_in_twenty(world):
-    inside = 0
-    for seed in range(200):
-        found = describe(world.model, world.impressions(2_000, seed), BY)
-        low, high = found["metrics"]["snips@3"]["ci95"]
-        inside += low < world.value(3) < high
-    assert 180 <= inside <= 199
-
-
 def test_a_large_log_gives_the_true_value_and_weights_of_mean_1(world):
     log = world.impressions(200_000, seed=1)
     found = describe(world.model, log, BY)
@@ -132,31 +123,11 @@ def test_counts_by_pair_give_what_single_impressions_give(world):
         one = estimator(weight, ones, clicked, BY.clip)
         assert found["metrics"][f"{name}@3"]["mean"] == pytest.approx(one.value, rel=1e-5)
         assert found["metrics"][f"{name}@3"]["se"] == pytest.approx(one.standard_error, rel=1e-4)
+    means = evaluate(world.model, world.impressions(500, seed=2), BY).means()
+    assert means == pytest.approx({name: one["mean"] for name, one in found["metrics"].items()})
     effective = weight.sum() ** 2 / (weight**2).sum()
     assert found["weights"]["3"]["effective_sample"] == pytest.approx(effective, rel=1e-5)
     assert found["weights"]["3"]["clipped_share"] == pytest.approx((weight > BY.clip).mean())
-
-
-def test_the_mean_over_users_is_the_estimate(world):
-    log = world.impressions(300, seed=3)
-    by = replace(BY, clip=1.5)  # low enough to clip
-    means = evaluate(world.model, log, by).means()
-    found = describe(world.model, log, by)["metrics"]
-    assert means.keys() == found.keys() == BY.metrics.keys()
-    for name, value in means.items():
-        assert value == pytest.approx(found[name]["mean"])
-    assert found["clipped_ips@1"]["mean"] < found["ips@1"]["mean"]
-
-
-def test_the_variance_by_hand():
-    weight, shown, clicked = np.array([2.0, 0.0]), np.array([2.0, 2.0]), np.array([1.0, 2.0])
-    # impressions: w r = 2, 0, 0, 0
-    one = off_policy.ips(weight, shown, clicked)
-    assert (one.value, one.standard_error) == (0.5, pytest.approx(np.std([2, 0, 0, 0], ddof=1) / 2))
-    assert off_policy.snips(weight, shown, clicked).value == 0.5
-    assert off_policy.effective(weight, shown) == 2
-    assert off_policy.effective(0 * weight, shown) == 0
-    assert np.isnan(off_policy.snips(0 * weight, shown, clicked).value)
 
 
 def test_an_unknown_item_counts_as_not_shown_and_an_unknown_user_is_left_out(world):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from known_scores import model_of
 from unexposed.data import datasets
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
@@ -120,3 +121,63 @@ def test_a_rating_set_without_a_random_part_needs_a_catalogue_protocol(data_dir)
         evaluation.split_ratings(data.logged, data.random, PROTOCOLS["ubo-ijcai22"], seed=0)
     split = evaluation.split_ratings(data.logged, data.random, PROTOCOLS["catalogue"], seed=0)
     assert not split.train.contain(split.judged.users, split.judged.items).any()
+
+
+# ure: recall from a few pairs judged at random
+
+URE = PROTOCOLS["ure"]
+TASTES, COPIES, WIDTH, JUDGED = 15, 400, 40, 0.08
+KS = (1, 3, 10)
+
+
+class Tastes:
+    """A few tastes with many users each; every pair is judged with the same small chance.
+
+    The model ranks better for tastes with few relevant items, so that a mean over users that
+    leaves some out is not the mean over all.
+    """
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        n_relevant = np.linspace(2, 20, TASTES).astype(int)
+        relevant = np.argsort(rng.random((TASTES, WIDTH)), axis=1) < n_relevant[:, None]
+        score = rng.normal(size=relevant.shape) + 12 * relevant / n_relevant[:, None]
+        # ranks by brute force: nothing is clicked, so all items are candidates
+        rank = (-score).argsort(axis=1).argsort(axis=1) + 1
+        self.recall = {k: ((rank <= k) & relevant).sum(axis=1) / n_relevant for k in KS}
+        self.pooled = {k: ((rank <= k) & relevant).sum() / relevant.sum() for k in KS}
+        self.model = model_of(np.repeat(score, COPIES, axis=0))
+        judged = rng.random((TASTES * COPIES, WIDTH)) < JUDGED
+        users, items = np.nonzero(judged)
+        liked = relevant[users // COPIES, items]
+        ids = {"user_ids": self.model.user_ids, "item_ids": self.model.item_ids}
+        self.judged = Judgements.from_pairs(users, items, liked, **ids)
+
+
+@pytest.mark.parametrize("k", KS)
+def test_recall_from_few_judged_pairs_is_unbiased_for_a_user_and_for_all_pairs(k):
+    world = Tastes(0)
+    found = evaluation.evaluate(world.model, world.judged, URE)
+    taste, values = found.users // COPIES, found.values[f"recall@{k}"]
+    for one in range(TASTES):
+        of_taste = values[taste == one]
+        error = of_taste.std() / np.sqrt(len(of_taste))
+        assert abs(of_taste.mean() - world.recall[k][one]) < 4 * error + 1e-9
+    assert found.means()[f"recall_pooled@{k}"] == pytest.approx(world.pooled[k], abs=0.01)
+
+
+def test_a_hit_is_a_score_above_the_one_at_place_k_plus_1_of_the_unclicked_items():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(30, 12))
+    clicked = rng.random(scores.shape) < 0.2
+    model = model_of(scores, np.nonzero(clicked))
+    users, items = np.nonzero(~clicked & (rng.random(scores.shape) < 0.3))
+    ids = {"user_ids": model.user_ids, "item_ids": model.item_ids}
+    judged = Judgements.from_pairs(users, items, np.ones(len(users), dtype=bool), **ids)
+    found = evaluation.evaluate(model, judged, URE)
+    unclicked = np.where(clicked, -np.inf, scores)
+    for k in (1, 3, 5):
+        threshold = -np.sort(-unclicked, axis=1)[:, k]
+        hit = scores[users, items] > threshold[users]
+        by_hand = [hit[users == user].mean() for user in found.users]
+        np.testing.assert_allclose(found.values[f"recall@{k}"], by_hand)

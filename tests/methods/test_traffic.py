@@ -14,7 +14,7 @@ from unexposed.errors import InputError
 from unexposed.methods.composed import ComposedMethod
 from unexposed.methods.pair_data import count_weights
 from unexposed.progress import Silent
-from unexposed.ranking.by_traffic import ByTraffic
+from unexposed.ranking.held_out import ByTraffic
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.side import Side, aligned
 

@@ -62,11 +62,6 @@ def rankings(draw, *, min_relevant=0):
     return ranking_of(*ranks, n_candidates=n_candidates, weights=weights)
 
 
-# the example of the docstring: one user, relevant items at ranks 2, 3 and 5
-
-FIELD = ranking_of([2, 3, 5], n_candidates=[6])
-
-
 def test_the_docstring_runs():
     assert doctest.testmod(metrics).failed == 0
     assert doctest.testmod(metrics).attempted > 0
@@ -153,14 +148,6 @@ def test_auc_is_the_share_of_pairs_in_the_right_order_whatever_k(ranking):
         assert value == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
 
 
-@checked
-@given(ranking=rankings(min_relevant=1), k=st.integers(1, 14))
-def test_pooled_recall_is_the_share_of_all_relevant_pairs_in_the_top(ranking, k):
-    lists = relevance_lists(ranking)
-    share = sum(r[:k].sum() for r in lists) / sum(r.sum() for r in lists)
-    assert metrics.recall_pooled(ranking, k).mean() == pytest.approx(share)
-
-
 # properties
 
 
@@ -171,17 +158,6 @@ def test_a_user_without_a_relevant_item_scores_0(name):
     assert METRICS[name](ranking, None)[[0, 2]].tolist() == [0, 0]
     assert METRICS[name](ranking, 2)[1] > 0
     assert METRICS[name](ranking_of(n_candidates=[]), 3).shape == (0,)
-
-
-@checked
-@given(ranking=rankings())
-def test_no_k_means_all_candidates(ranking):
-    k = int(ranking.n_candidates.max())
-    for name, metric in METRICS.items():
-        same = ranking.n_candidates == k if name == "precision" else slice(None)
-        np.testing.assert_allclose(
-            metric(ranking, None)[same], metric(ranking, k)[same], err_msg=name
-        )
 
 
 # weights
@@ -217,11 +193,7 @@ class World:
         )
 
 
-def standard_error(values):
-    return values.std() / np.sqrt(len(values))
-
-
-def test_snips_recovers_what_the_plain_mean_over_clicks_overstates():
+def test_ips_and_snips_recover_what_the_plain_mean_over_clicks_overstates():
     world = World(n_users=1500, n_items=200, like=0.5, most_seen=0.9)
     clicked, liked = world.clicked, world.liked
     truth = (metrics.dcg(liked, 20) / liked.n_relevant).mean()
@@ -232,14 +204,8 @@ def test_snips_recovers_what_the_plain_mean_over_clicks_overstates():
     assert metrics.snips_recall(clicked, 20).mean() == pytest.approx(
         metrics.recall(liked, 20).mean(), rel=0.05
     )
-
-
-def test_ips_is_unbiased_for_the_dcg_of_all_liked_items():
-    world = World(n_users=1500, n_items=200, like=0.5, most_seen=0.9)
-    error = metrics.ips_dcg(world.clicked, 20) - metrics.dcg(world.liked, 20)
-    assert abs(error.mean()) < 4 * standard_error(error)
-    missed = metrics.dcg(world.clicked, 20) - metrics.dcg(world.liked, 20)
-    assert missed.mean() < -20 * standard_error(missed)
+    error = metrics.ips_dcg(clicked, 20) - metrics.dcg(liked, 20)
+    assert abs(error.mean()) < 4 * error.std() / np.sqrt(len(error))
 
 
 def test_with_one_click_a_user_only_pooled_snips_still_corrects():
@@ -264,13 +230,6 @@ def test_snips_of_few_is_the_mean_over_all_draws_of_the_other_candidates(k):
     assert metrics.snips_dcg_of_few(one, k, candidates=candidates) == pytest.approx(np.mean(gains))
 
 
-def test_snips_of_few_weighs_the_items_of_a_user_and_needs_no_other_item():
-    best_and_worst = Ranking.from_pairs(
-        [0, 0, 1], [1, 5, 1], [0, 1, 2], n_candidates=[5, 1], weights=[1, 3, 2]
-    )
-    assert metrics.snips_dcg_of_few(best_and_worst, 1, candidates=2) == pytest.approx([1 / 4, 1])
-
-
 def test_propensity_is_a_power_of_popularity_relative_to_the_most_clicked():
     counts = [4, 0, 1, 16]
     assert metrics.propensity(counts, exponent=1) == pytest.approx([1 / 4, 1 / 16, 1 / 16, 1])
@@ -283,93 +242,29 @@ def test_propensity_is_a_power_of_popularity_relative_to_the_most_clicked():
 # names
 
 
-def test_a_metric_is_named_with_its_k():
-    assert metrics.parse("dcg@3") == ("dcg", 3)
-    assert metrics.parse("map_hits@10") == ("map_hits", 10)
-    assert metrics.parse("auc") == ("auc", None)
-    assert metrics.parse("reciprocal_rank") == ("reciprocal_rank", None)
-    assert metrics.parse("mrr@10") == ("reciprocal_rank", 10)  # as protocols call it
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: metrics.parse("recal@5"), r"no metric 'recal'; did you mean 'recall'\?"),
-        (lambda: metrics.parse("dcg@"), "as in 'dcg@3'"),
         (lambda: metrics.parse("dcg@0"), "as in 'dcg@3'"),
-        (lambda: metrics.parse("dcg@3.5"), "as in 'dcg@3'"),
-        (lambda: metrics.parse("dcg@3@4"), "as in 'dcg@3'"),
         (lambda: metrics.parse("auc@3"), "without a k"),
         (lambda: metrics.propensity([1, 2], exponent=-1.5), "at least -1"),
         (lambda: metrics.propensity([1, 2], exponent=float("nan")), "at least -1"),
-        (lambda: metrics.restrict(FIELD, np.array([True])), "one bool for each item"),
-        (lambda: metrics.restrict(FIELD, np.array([1, 0, 1])), "one bool for each item"),
-        (lambda: Ranking.from_pairs([2], [1], [0], n_candidates=[3, 3]), "index outside 0 … 1"),
-        *(
-            (lambda m=metric: m(FIELD, 0), "at least 1")
-            for n, metric in METRICS.items()
-            if n != "auc"
-        ),
     ],
 )
 def test_impossible_arguments_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-# rankings
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"start": [0, 2]}, "needs 3 offsets"),
-        ({"start": [0, 1, 2]}, "for each relevant item"),
-        ({"items": [5, 6]}, "for each relevant item"),
-        ({"start": [1, 2, 3]}, "ascend from 0"),
-        ({"start": [0, 4, 3]}, "ascend from 0"),
-        ({"ranks": [0, 3, 1]}, "ascend from 1"),
-        ({"ranks": [3, 3, 1]}, "ascend from 1"),
-        ({"ranks": [3, 2, 1]}, "ascend from 1"),
-        ({"ranks": [2, 3, 3]}, "number of candidates"),
-        ({"weights": [1.0, 0.0, 1.0]}, "positive and finite"),
-        ({"weights": [1.0, np.inf, 1.0]}, "positive and finite"),
-        ({"weights": [1.0, np.nan, 1.0]}, "positive and finite"),
-    ],
-)
-def test_an_impossible_ranking_is_refused(changed, message):
-    possible = {
-        "start": [0, 2, 3],
-        "ranks": [2, 3, 1],
-        "items": [5, 6, 7],
-        "n_candidates": [4, 2],
-        "weights": [1.0, 1.0, 1.0],
-    }
-    Ranking(**{name: np.array(value) for name, value in possible.items()})
-    with pytest.raises(InputError, match=message):
-        Ranking(**{name: np.array(value) for name, value in (possible | changed).items()})
-
-
-def test_pairs_in_any_order_keep_their_items_and_weights():
-    ranking = Ranking.from_pairs(
-        [1, 0, 1], [4, 2, 1], [30, 20, 10], n_candidates=[5, 5, 5], weights=[3, 2, 1]
-    )
-    assert ranking.start.tolist() == [0, 1, 3, 3]
-    assert ranking.ranks.tolist() == [2, 1, 4]
-    assert ranking.items.tolist() == [20, 10, 30]
-    assert ranking.weights.tolist() == [2, 1, 3]
-    assert ranking.has_relevant.tolist() == [True, True, False]
-    assert ranking.position.tolist() == [0, 0, 1]
-
-
-# popularity strata
+    assert metrics.parse("map_hits@10") == ("map_hits", 10)
+    assert metrics.parse("mrr@10") == ("reciprocal_rank", 10)  # as protocols call it
+    assert metrics.parse("auc") == ("auc", None)
 
 
 def test_a_ranking_restricted_to_a_stratum_keeps_ranks_and_users():
     ranking = Ranking.from_pairs(
         [0, 0, 0, 1], [1, 2, 4, 1], [3, 0, 1, 3], n_candidates=[5, 5], weights=[1, 2, 3, 4]
     )
-    kept = metrics.restrict(ranking, np.array([True, True, False, False]))
+    kept = metrics.keep(ranking, ranking.items < 2)
     assert kept.start.tolist() == [0, 2, 2]
     assert kept.ranks.tolist() == [2, 4]
     assert kept.items.tolist() == [0, 1]

@@ -14,8 +14,7 @@ from unexposed.data.ids import Ids
 from unexposed.data.judged import read_judged
 from unexposed.data.write import judged_table, write_table
 from unexposed.errors import InputError
-from unexposed.evaluation.beside import each_of_document
-from unexposed.evaluation.describe import describe
+from unexposed.evaluation.describe import describe, each_of_document
 from unexposed.evaluation.protocols import PROTOCOLS, protocol
 from unexposed.methods import METHODS, load, make
 from unexposed.model.recommender import Recommender
@@ -211,11 +210,9 @@ def test_a_model_that_loses_has_a_warning_on_top(document, tmp_path, finding):
 
 def test_the_verdict_of_the_page_is_the_models_own_and_that_of_evaluate(model, document):
     said, judged = document["verdict"], document["judged"]
-    popular, mf = said["beside"]["popularity"], said["beside"]["mf"]
+    (popular,) = said["beside"].values()  # evaluate trains no rival
     assert popular["held_out"] == model.facts["verdict"]["popularity"]
-    assert mf["held_out"] == {}  # it was not trained beside mf
-    for rival, found in (("popularity", popular), ("mf", mf)):
-        assert found["judged"]["ndcg@10"] == judged["beside"][rival]["ndcg@10"]
+    assert popular["judged"]["ndcg@10"] == judged["beside"]["popularity"]["ndcg@10"]
     assert said["says"] == [str(one) for one in (model.verdict, *each_of_document(judged))]
 
 
@@ -303,7 +300,7 @@ def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsy
     assert f"<pre>{again}</pre>" in page
     found = json.loads(printed.out)
     assert (found["method"], found["judged"]["protocol"]) == ("ubo", "snips")
-    assert len(found["verdict"]["says"]) == 3  # on held-out clicks, on judged pairs beside two
+    assert len(found["verdict"]["says"]) == 2  # on held-out clicks, on judged pairs
     assert all(sentence in printed.err for sentence in found["verdict"]["says"])
 
 

@@ -1,7 +1,7 @@
 """`ux.evaluate`: how well a model ranks judged pairs."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,7 @@ from unexposed.data.log import Say
 from unexposed.data.pairs import Indices
 from unexposed.data.write import Library, as_frame
 from unexposed.evaluation import protocols
-from unexposed.evaluation.beside import of_document
-from unexposed.evaluation.describe import describe
+from unexposed.evaluation.describe import describe, of_document
 from unexposed.evaluation.protocols import DEFAULT, Protocol, choice
 from unexposed.model.model import Model
 from unexposed.ranking.verdict import RIVAL, Verdict
@@ -33,6 +32,7 @@ class Evaluation(HasCard):
     model: Model
     judged: Judgements | Impressions
     protocol: Protocol
+    rivals: Mapping[str, Model] = field(default_factory=dict)
 
     @cached_property
     def _evaluated(self) -> protocols.Evaluation:
@@ -55,7 +55,7 @@ class Evaluation(HasCard):
     @cached_property
     def document(self) -> dict[str, Any]:
         """Everything as plain data: intervals, figures by popularity, and the lists."""
-        return describe(self.model, self.judged, self.protocol)
+        return describe(self.model, self.judged, self.protocol, rivals=self.rivals)
 
     def frame(self, library: Library = "polars") -> Any:
         """A row for each metric: mean, its 95 % interval over users, the gain over the popular
@@ -102,7 +102,7 @@ class Evaluation(HasCard):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the model is above the popular list and `mf`; None for that list itself."""
+        """Whether the model is above the popular list and the rivals; None for that list itself."""
         return of_document(self.document)
 
     def _line(self) -> str:
@@ -124,6 +124,7 @@ def evaluate(
     protocol: str | Protocol = DEFAULT,
     *,
     metrics: str | Iterable[str] | None = None,
+    rivals: Mapping[str, Any] | None = None,
     say: Say | None = None,
     **columns: Any,
 ) -> Evaluation:
@@ -131,9 +132,14 @@ def evaluate(
 
     `model` may be the folder of a saved one. `judged` are Judgements, a file or frame that
     `read_judged` can read, or later Clicks, which are all relevant; for `off_policy`, Impressions
-    with propensities, or Clicks that hold them. `columns` are the keywords of `read_log`.
+    with propensities, or Clicks that hold them. `columns` are the keywords of `read_log`. The
+    verdict sets the model beside the popular list of its clicks, and beside `rivals`: other models,
+    or their files, by label.
     """
     found = prepared(model, judged, protocol, metrics=metrics, say=say, **columns)
+    words = as_columns(columns)
+    others = {name: as_model(one, judged, words) for name, one in (rivals or {}).items()}
+    found = replace(found, rivals=others)
     found.means()  # what cannot be evaluated is refused here
     return found
 

@@ -25,7 +25,7 @@ def evaluate(
     from unexposed import ranks
     from unexposed.api.evaluate import prepared
     from unexposed.cli import tables
-    from unexposed.evaluation.beside import each_of_document
+    from unexposed.evaluation.describe import each_of_document
     from unexposed.evaluation.protocols import DEFAULT
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.verdict import joined

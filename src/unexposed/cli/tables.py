@@ -203,7 +203,7 @@ def _beside_table(method: str, rival: str, gains: dict[str, Any]) -> Table:
     ]
     caption = (
         f"difference to {RIVALS.get(rival, rival)} over the same users, 95 % interval; "
-        "chance: p > .05 (sign-flip test)"
+        "chance: p > .05 (paired t-test)"
     )
     return table(heads, rows, caption=caption)
 

@@ -1,5 +1,6 @@
-"""An evaluation as plain data: every metric with its interval, by strata, and the lists."""
+"""An evaluation as plain data: metrics with intervals, by strata, beside rivals, and the lists."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,7 @@ from numpy.typing import NDArray
 from unexposed.data.ids import match
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices, among, pair_keys, same_ids
-from unexposed.evaluation import among_ranks, beside, off_policy
-from unexposed.evaluation import significance as statistics
+from unexposed.evaluation import among_ranks, off_policy
 from unexposed.evaluation.protocols import (
     Protocol,
     apply,
@@ -19,9 +19,12 @@ from unexposed.evaluation.protocols import (
     judgements,
     rank,
 )
+from unexposed.evaluation.significance import bootstrap_interval
+from unexposed.methods.popularity import Popularity, popular_list
 from unexposed.model.model import Model
-from unexposed.ranking import catalogue, metrics
+from unexposed.ranking import catalogue, metrics, verdict
 from unexposed.ranking.metrics import Ranking
+from unexposed.ranking.verdict import RIVAL, Values, Verdict
 
 LIST = 10  # items of each list that `recommended` describes
 EXPOSURE = ("seldom", "sometimes", "often")  # shown: a third of the relevant pairs each
@@ -33,54 +36,86 @@ def describe(
     by: Protocol,
     *,
     logged: Impressions | None = None,
+    rivals: Mapping[str, Model] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate as plain data: every metric, overall, by popularity and exposure, and the lists."""
+    """Evaluate as plain data: every metric, overall, by popularity and exposure, and the lists.
+
+    The model stands beside the popular list of its own clicks, and beside the rivals by label.
+    Thirds by exposure go by what was `logged`, where that is given: the propensity of a pair, else
+    how often it was shown, 0 for one that never was. Otherwise they go by the model's own exposure.
+    """
+    head = {"protocol": by.name, "method": model.method.name}
     if by.candidates == "logged":
         log = off_policy.logged(model, impressions(judged, by))
-        found = off_policy.describe(log, by.metrics, clip=by.clip)
+        values = evaluate(model, judged, by).values
         return {
-            "protocol": by.name,
-            "method": model.method.name,
-            **found,
-            **_beside(model, evaluate(model, judged, by).values, judged, by),
+            **head,
+            **off_policy.describe(log, by.metrics, clip=by.clip),
+            **_beside(model, values, judged, by, rivals or {}),
             "recommended": recommended(model, log.users),
         }
-    users, ranking = _ranked(model, judgements(judged, by), by)
+    judged = judgements(judged, by)
+    users, ranking = _ranked(model, judged, by)
     values = apply(ranking, by)
-    exposed = _by_exposure(model, users, ranking, by, logged)
     return {
-        "protocol": by.name,
-        "method": model.method.name,
+        **head,
         "users": len(users),
         "metrics": {
-            name: {"mean": _mean(v), "ci95": list(statistics.bootstrap_interval(v, seed=0))}
+            name: {"mean": _mean(v), "ci95": list(bootstrap_interval(v, seed=0))}
             for name, v in values.items()
         },
-        **_beside(model, values, judged, by),
+        **_beside(model, values, judged, by, rivals or {}),
         "by_popularity": _by_popularity(model, ranking, by),
-        **({} if exposed is None else {"by_exposure": exposed}),
+        **_by_exposure(model, users, ranking, by, logged),
         "recommended": recommended(model, users),
     }
 
 
 def _beside(
     model: Model,
-    values: dict[str, NDArray[np.float64]],
+    values: Values,
     judged: Judgements | Impressions,
     by: Protocol,
+    rivals: Mapping[str, Model],
 ) -> dict[str, Any]:
-    """The gain over each rival by every metric; nothing for the popular list itself."""
+    """The gain over each rival by every metric; the popular list is none of its own."""
+    if not isinstance(model.method, Popularity):
+        rivals = {RIVAL: popular_list(model.clicks), **rivals}
 
-    def of(rival: Model) -> dict[str, NDArray[np.float64]]:
+    def of(rival: Model) -> Values:
         if isinstance(judged, Impressions):
             return evaluate(rival, judged, by).values
         return apply(_ranked(rival, judged, by)[1], by)
 
-    found = {
-        name: beside.gains(values, of(rival), name)
-        for name, rival in beside.rivals_of(model).items()
-    }
+    gains = {name: verdict.gains(values, of(rival)) for name, rival in rivals.items()}
+    found = verdict.to_json(gains)
     return {"beside": found} if found else {}
+
+
+def headline(metrics: Iterable[str]) -> str:
+    """The metric that a verdict goes by: dcg@3 as in the paper, or else the first."""
+    names = list(metrics)
+    return "dcg@3" if "dcg@3" in names else names[0]
+
+
+def each_of_document(document: Mapping[str, Any]) -> list[Verdict]:
+    """The verdict on judged pairs beside each rival, from what `describe` gives."""
+    where = f"on judged pairs ({document['protocol']})"
+    said = []
+    for rival, gains in verdict.from_json(document.get("beside", {})).items():
+        metric = headline(gains)
+        leading, readings = {metric: gains[metric]}, {metric: metric}
+        said.append(
+            verdict.verdict(
+                document["method"], leading, where=where, readings=readings, rival=rival
+            )
+        )
+    return said
+
+
+def of_document(document: Mapping[str, Any]) -> Verdict | None:
+    """The verdict on judged pairs beside all rivals; None where there is none."""
+    return verdict.joined(each_of_document(document))
 
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:
@@ -98,29 +133,23 @@ def _by_popularity(model: Model, ranking: Ranking, by: Protocol) -> dict[str, An
     stratum = catalogue.strata(model.clicks.item_counts)
     found = {}
     for number, name in enumerate(("head", "middle", "tail")):
-        part = metrics.restrict(ranking, stratum == number)
+        part = metrics.keep(ranking, (stratum == number)[ranking.items])
         found[name] = {"items": int((stratum == number).sum()), **_of_part(part, by)}
     return found
 
 
-def by_exposure(
-    model: Model, judged: Judgements, by: Protocol, *, logged: Impressions | None = None
-) -> dict[str, Any] | None:
-    """Compute every metric on thirds of the relevant pairs by exposure, as plain data.
-
-    Exposure is what was logged, where that is given: the propensity of a pair, else how often it
-    was shown, 0 for one that never was. Otherwise it is the model's own; None without any.
-    Equally exposed pairs stay together, so that thirds are rough where many are.
-    """
-    return _by_exposure(model, *_ranked(model, judged, by), by, logged)
-
-
 def _by_exposure(
     model: Model, users: Indices, ranking: Ranking, by: Protocol, logged: Impressions | None
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
+    """Every metric on thirds of the relevant pairs; equally exposed pairs stay together."""
     if logged is None and not model.has_exposure:
-        return None
-    exposure = _exposure(model, users[ranking.users], ranking.items, logged)
+        return {}
+    pairs = users[ranking.users], ranking.items
+    exposure = (
+        model.method.pair_exposure(model.parameters, *pairs).astype(np.float64)
+        if logged is None
+        else _logged_exposure(model, *pairs, logged)
+    )
     third = np.searchsorted(np.quantile(exposure, [1 / 3, 2 / 3]), exposure, side="left")
     found = {}
     for number, name in enumerate(EXPOSURE):
@@ -128,21 +157,19 @@ def _by_exposure(
         limits = [float(exposure[here].min()), float(exposure[here].max())] if here.any() else None
         part = metrics.keep(ranking, here)
         found[name] = {"pairs": int(here.sum()), "exposure": limits, **_of_part(part, by)}
-    return found
+    return {"by_exposure": found}
 
 
-def _exposure(
-    model: Model, users: Indices, items: Indices, logged: Impressions | None
+def _logged_exposure(
+    model: Model, users: Indices, items: Indices, logged: Impressions
 ) -> NDArray[np.float64]:
-    if logged is None:
-        return model.method.pair_exposure(model.parameters, users, items).astype(np.float64)
-    known_users, known_items = logged.users, logged.items
+    rows, columns = logged.users, logged.items
     if not same_ids(logged, model):
-        known_users = match(logged.user_ids, model.user_ids)[known_users]
-        known_items = match(logged.item_ids, model.item_ids)[known_items]
-    known = (known_users >= 0) & (known_items >= 0)
+        rows = match(logged.user_ids, model.user_ids)[rows]
+        columns = match(logged.item_ids, model.item_ids)[columns]
+    known = (rows >= 0) & (columns >= 0)
     n_items = len(model.item_ids)
-    keys = pair_keys(known_users[known], known_items[known], n_items)
+    keys = pair_keys(rows[known], columns[known], n_items)
     values = (logged.shown if logged.propensity is None else logged.propensity)[known]
     order = np.argsort(keys)
     there = among(keys[order], users, items, n_items)
@@ -155,10 +182,8 @@ def _exposure(
 def _of_part(part: Ranking, by: Protocol) -> dict[str, Any]:
     """Mean of every metric over the users with a relevant item in this part."""
     some = metrics.without_empty(part)
-    return {
-        "users": some.n_users,
-        "metrics": {name: _mean(values) for name, values in apply(some, by).items()},
-    }
+    means = {name: _mean(values) for name, values in apply(some, by).items()}
+    return {"users": some.n_users, "metrics": means}
 
 
 def recommended(model: Model, users: Indices) -> dict[str, Any]:

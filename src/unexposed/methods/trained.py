@@ -14,11 +14,11 @@ from unexposed.data.labelled import Traffic
 from unexposed.errors import InputError
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress
-from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
     CRITERIA,
     DEFAULT,
     NOTHING_SHOWN,
+    ByTraffic,
     Criterion,
     held_out_quality,
     qualities,

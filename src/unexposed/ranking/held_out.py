@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
-from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.labelled import Impressions, Judgements, Traffic
 from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores, in_whole, pair_hash
-from unexposed.ranking.rank import rank_among, rank_catalogue
+from unexposed.ranking.rank import rank_among, rank_catalogue, rank_judged
 
 Draw = Literal["all", "wtd"]
 Among = Literal["unclicked", "shown"]
@@ -209,3 +209,35 @@ def as_if_uniform(clicks: Clicks, held_out: Clicks) -> NDArray[np.bool_]:
     drawn = np.zeros(len(held_out), dtype=bool)
     drawn[np.argsort(late, kind="stable")[:wanted]] = True
     return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class ByTraffic:
+    """DCG@k of the relevant items among the random traffic of each user, mean over users.
+
+    Only users with a relevant and an irrelevant pair say anything of a ranking.
+    """
+
+    pairs: Judgements
+    clicks: Clicks
+    k: int | None
+
+    @staticmethod
+    def of(traffic: Traffic, clicks: Clicks, *, k: int | None) -> "ByTraffic":
+        """Judge by the traffic on pairs that were not clicked: what was learned is no test."""
+        fresh = traffic.pick(~clicks.contain(traffic.users, traffic.items))
+        liked, disliked = (
+            np.bincount(fresh.users[fresh.relevant == one], minlength=clicks.n_users) > 0
+            for one in (True, False)
+        )
+        kept = fresh.pick((liked & disliked)[fresh.users])
+        if len(kept) == 0:
+            raise InputError(
+                "the random traffic has no user with both a relevant and an irrelevant pair "
+                "without a click, so it cannot choose: give more of it"
+            )
+        ids = traffic.user_ids, traffic.item_ids
+        return ByTraffic(Judgements(kept.users, kept.items, kept.relevant, *ids), clicks, k)
+
+    def __call__(self, scores: Scores) -> float:
+        return float(metrics.dcg(rank_judged(scores, self.pairs, self.clicks), self.k).mean())

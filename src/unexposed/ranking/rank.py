@@ -15,11 +15,8 @@ from unexposed.ranking.metrics import Ranking
 
 def rank_judged(scores: Scores, judged: Judgements, clicks: Clicks) -> Ranking:
     """Rank the relevant items of each user among its judged items."""
-    users, row = np.unique(judged.users, return_inverse=True)
-    score = np.empty(len(judged), dtype=np.float32)
-    for part, block in blocks(scores, users, clicks):
-        here = (row >= part.start) & (row < part.stop)
-        score[here] = block[row[here] - part.start, judged.items[here]]
+    _, row = np.unique(judged.users, return_inverse=True)
+    score = pairs_from_rows(scores, judged.users, judged.items)
     _refuse_nan(score)
     ties = tie_break(in_whole(clicks, judged.users), judged.items)
     order = np.lexsort((ties, -score, row))

@@ -1,14 +1,14 @@
-"""Whether a model is better than the popular list and `mf`: differences over users, in words."""
+"""Whether a model is better than the popular list and other rivals: differences over users."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from unexposed.cards import Card, Shown, number, signed
+from unexposed.cards import Card, HasCard, number, signed
 from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
@@ -16,12 +16,14 @@ from unexposed.ranking.blocks import Scores
 from unexposed.ranking.held_out import Criterion, quality, ranked
 
 RIVAL = "popularity"
-RIVALS = {RIVAL: "the popular list", "mf": "mf"}  # that a model stands beside, and in a sentence
+RIVALS = {RIVAL: "the popular list", "mf": "mf"}  # that `fit` may set a model beside
 CHANCE = 0.05  # a p-value above it may be chance
 FEWEST = 10  # users, for a t-test that says anything
 K = 10
 
 Finding = Literal["above", "below", "chance"]
+Values = Mapping[str, NDArray[np.float64]]  # one value for each user, by metric or reading
+Gains = Mapping[str, "Gain"]  # by metric or reading
 HOW: dict[Finding, str] = {
     "above": "above",
     "below": "below",
@@ -29,19 +31,17 @@ HOW: dict[Finding, str] = {
 }
 # the readings of held-out clicks, by their name in a model's facts
 READINGS = {"clicks": f"NDCG@{K}", "weighed": "with popular items weighed down"}
-
-BEFORE = {
-    RIVAL: "do not put it into production before judged pairs (unexposed evaluate) or a test with "
-    "real users show a gain",
-    "mf": "mf is simpler: take it instead, unless a test with real users shows a gain",
-}
+BEFORE = (
+    "do not put it into production before judged pairs (unexposed evaluate) or a test with "
+    "real users show a gain"
+)
 BY_READING = (
     "held-out clicks are on items that were shown, mostly popular ones, so before production "
     "judged pairs (unexposed evaluate) or a test with real users must decide"
 )
-NO_SIGN = "nothing here says that it is better than"
 
 Rivals = Mapping[str, Callable[[], Scores]]  # by name; each is trained when it is asked for
+NO_RIVALS: Rivals = {}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Verdict(Shown):
+class Verdict(HasCard):
     """One sentence on a model beside its rival, and whether it is a warning."""
 
     text: str
@@ -106,19 +106,41 @@ class Verdict(Shown):
         return Card("Warning" if self.warns else "Verdict", note=self.text)
 
 
-def gain(model: ArrayLike, rival: ArrayLike) -> Gain | None:
-    """Compare the values of the same users by a paired t-test; None for too few users of all ranks.
+def gains(model: Values, rival: Values) -> dict[str, Gain]:
+    """Compare the values of the same users by a paired t-test, for each metric or reading.
 
-    t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d.
+    t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d. A metric that some users
+    lack is left out, and so are all where the users of all workers are too few.
     """
-    ours, theirs = np.asarray(model, dtype=np.float64), np.asarray(rival, dtype=np.float64)
-    if over_ranks.count(len(ours)) < FEWEST:
-        return None
-    (n, mean, deviation), own, other = over_ranks.moments(ours - theirs, ours, theirs, ddof=1)
-    error = float(deviation / np.sqrt(n))
-    half = float(stdtrit(n - 1, 0.975)) * error
-    p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-    return Gain(own.mean, other.mean, mean - half, mean + half, p, n)
+    found = {}
+    for name, ours in model.items():
+        theirs = rival[name]
+        finite = np.isfinite(ours).all() and np.isfinite(theirs).all()
+        if not finite or over_ranks.count(len(ours)) < FEWEST:
+            continue
+        (n, mean, deviation), own, other = over_ranks.moments(ours - theirs, ours, theirs, ddof=1)
+        error = float(deviation / np.sqrt(n))
+        half = float(stdtrit(n - 1, 0.975)) * error
+        p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
+        found[name] = Gain(own.mean, other.mean, mean - half, mean + half, p, n)
+    return found
+
+
+def to_json(gains: Mapping[str, Gains]) -> dict[str, Any]:
+    """Gains by rival and metric as plain data; rivals without any are left out."""
+    return {
+        rival: {name: one.to_json(rival) for name, one in own.items()}
+        for rival, own in gains.items()
+        if own
+    }
+
+
+def from_json(said: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
+    """Read what `to_json` wrote."""
+    return {
+        rival: {name: Gain.from_json(one, rival) for name, one in own.items()}
+        for rival, own in said.items()
+    }
 
 
 def on_held_out(
@@ -131,18 +153,13 @@ def on_held_out(
     def popular(users: NDArray[Any]) -> NDArray[np.float32]:
         return np.broadcast_to(counts, (len(users), len(counts)))
 
-    beside: dict[str, Any] = {}
-    for name, rival in {RIVAL: lambda: popular, **rivals}.items():
-        theirs = _readings(rival(), clicks, held_out, by)
-        found = {reading: gain(ours[reading], theirs[reading]) for reading in ours}
-        said = {reading: one.to_json(name) for reading, one in found.items() if one is not None}
-        beside |= {name: said} if said else {}
-    return beside
+    every: Rivals = {RIVAL: lambda: popular, **rivals}
+    return to_json(
+        {name: gains(ours, _readings(one(), clicks, held_out, by)) for name, one in every.items()}
+    )
 
 
-def _readings(
-    scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion
-) -> dict[str, NDArray[np.float64]]:
+def _readings(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> Values:
     """A value for each user with every held-out click alike, and one by this criterion.
 
     A criterion that does not weigh popular items down adds nothing to the first reading.
@@ -157,25 +174,17 @@ def _readings(
     return found
 
 
+def gains_of_facts(facts: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
+    """The gains on held-out clicks in a model's facts, by rival and reading."""
+    return from_json(facts.get("verdict", {}))
+
+
 def each_of_facts(method: str, facts: Mapping[str, Any]) -> list[Verdict]:
     """The verdict on held-out clicks beside each rival in a model's facts."""
     return [
         verdict(method, gains, where="on held-out clicks", readings=READINGS, rival=rival)
         for rival, gains in gains_of_facts(facts).items()
     ]
-
-
-def gains_of_facts(facts: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
-    """The gains on held-out clicks in a model's facts, by rival and reading; empty ones left out.
-
-    A file may have said anything: names are known ones, difference and finding are derived.
-    """
-    found = {}
-    for rival in RIVALS:
-        said = facts.get("verdict", {}).get(rival, {})
-        if gains := {n: Gain.from_json(said[n], rival) for n in READINGS if n in said}:
-            found[rival] = gains
-    return found
 
 
 def joined(verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -186,7 +195,7 @@ def joined(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 def verdict(
     method: str,
-    gains: Mapping[str, Gain],
+    gains: Gains,
     *,
     where: str,
     readings: Mapping[str, str],
@@ -199,9 +208,9 @@ def verdict(
         text += f"; {readings[name]} it is {HOW[one.finding].removesuffix(' from')}: {one}"
     findings = {one.finding for one in gains.values()}
     if "below" in findings:
-        return Verdict(
-            f"{text}; {BY_READING if 'above' in findings else BEFORE[rival]}", warns=True
-        )
+        instead = f"take {rival} instead, unless a test with real users shows a gain"
+        cure = BY_READING if "above" in findings else BEFORE if rival == RIVAL else instead
+        return Verdict(f"{text}; {cure}", warns=True)
     if findings == {"chance"}:
-        text += f"; {NO_SIGN} {RIVALS[rival]}"
+        text += f"; nothing here says that it is better than {RIVALS.get(rival, rival)}"
     return Verdict(text, warns=False)

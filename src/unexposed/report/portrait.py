@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from unexposed import settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Judgements
-from unexposed.evaluation.beside import each_of_document, headline
-from unexposed.evaluation.describe import describe
+from unexposed.evaluation.describe import describe, each_of_document, headline
 from unexposed.evaluation.protocols import DEFAULT, PROTOCOLS, Protocol
 from unexposed.model.model import Model
 from unexposed.ranking import catalogue

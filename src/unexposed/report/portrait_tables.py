@@ -3,7 +3,7 @@
 from typing import Any
 
 from unexposed.cards import NONE, number, signed
-from unexposed.evaluation.beside import headline
+from unexposed.evaluation.describe import headline
 from unexposed.ranking.verdict import RIVAL
 from unexposed.report.tables import Cell, Table, cells, seconds, setting_value, shown
 

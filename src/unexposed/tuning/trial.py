@@ -16,9 +16,9 @@ from unexposed.errors import InputError
 from unexposed.extras import optional
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
-from unexposed.ranking.by_traffic import ByTraffic
 from unexposed.ranking.held_out import (
     DEFAULT,
+    ByTraffic,
     criterion,
     passed_over,
     qualities,

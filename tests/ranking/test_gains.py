@@ -14,7 +14,7 @@ from unexposed.ranking.verdict import (
     RIVAL,
     Gain,
     each_of_facts,
-    gain,
+    gains,
     joined,
     on_held_out,
     verdict,
@@ -34,17 +34,16 @@ def said(*gains: Gain):
 
 def test_a_gain_is_the_paired_t_test_of_the_users():
     ours, theirs = RNG.random(40), RNG.random(40) ** 2
-    found, tested = gain(ours, theirs), stats.ttest_rel(ours, theirs)
+    lacking = np.append(ours[1:], np.nan)
+    both = gains({"a": ours, "b": lacking, "c": ours}, {"a": theirs, "b": theirs, "c": ours})
+    assert (both["c"].p, both["c"].finding) == (1.0, "chance")
+    assert "b" not in both  # some users lack it
+    assert gains({"a": ours[: FEWEST - 1]}, {"a": theirs[: FEWEST - 1]}) == {}
+    found, tested = both["a"], stats.ttest_rel(ours, theirs)
     ends = tested.confidence_interval(0.95)
     assert found.difference == pytest.approx((ours - theirs).mean())
     assert found.p == pytest.approx(tested.pvalue)
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
-
-
-def test_equal_values_are_chance_and_too_few_users_say_nothing():
-    same = RNG.random(FEWEST)
-    assert (gain(same, same).p, gain(same, same).finding) == (1.0, "chance")
-    assert gain(same[1:], same[1:] - 1) is None
 
 
 def test_a_verdict_says_above_below_or_chance_and_a_loss_by_any_reading_warns():
@@ -82,13 +81,6 @@ def test_a_model_that_knows_the_held_out_clicks_wins_and_its_opposite_loses(spli
         assert said.warns == (sign < 0)
     itself = on_held_out(popular, beside, train, held_out, CRITERIA["uniform"])
     assert all(one["difference"] == 0 for one in itself[RIVAL].values())
-
-
-def test_a_criterion_without_weights_gives_one_reading(split):
-    popular = popular_list(split.train).scores
-    beside = {RIVAL: lambda: popular}
-    found = on_held_out(popular, beside, split.train, split.held_out, CRITERIA["plain"])
-    assert list(found[RIVAL]) == ["clicks"]
 
 
 @pytest.mark.parametrize("name", ["mf", "ease"])
