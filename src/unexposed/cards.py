@@ -47,9 +47,6 @@ class HasCard:
         return html(self.card())
 
 
-Shown = HasCard  # until every room says HasCard
-
-
 def counted(number: int, noun: str) -> str:
     """A number of things: `1 click`, `1,200 clicks`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,33 +1,31 @@
-"""How much memory the machine has left, asked before work that needs a known amount of it."""
+"""Lack of memory: refused before work that needs a known amount, named where it ends a command."""
 
 from pathlib import Path
 
 from unexposed.errors import InputError
 
 GIB = 1 << 30
-UNKNOWN = 1 << 62  # bytes left where the system does not say: nothing is refused then
 CURE = "use a machine with more memory, or raise `ulimit -v`"
 OUT_OF_MEMORY = ("allocate memory", "failed to map segment")  # as torch and the linker put it
 
 
-def left() -> int:
-    """Bytes of memory that the machine has left, as Linux tells."""
+def left() -> int | None:
+    """Bytes of memory that the machine has left, where Linux tells."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
-        return UNKNOWN
-    sizes = {
-        name: int(size.split()[0]) << 10 for name, _, size in (s.partition(":") for s in lines)
-    }
-    return sizes.get("MemAvailable", UNKNOWN) + sizes.get("SwapFree", 0)
+        return None
+    sizes = {line.partition(":")[0]: int(line.split()[1]) << 10 for line in lines}
+    return sizes["MemAvailable"] + sizes.get("SwapFree", 0)
 
 
 def check(name: str, needed: int, *, what: str, cure: str) -> None:
     """Refuse work on `name` that takes more memory than is left."""
-    if needed > (free := left()):
+    free = left()
+    if free is not None and needed > free:
         raise InputError(
-            f"{name}: {what} takes about {readable(needed)} of memory, and this machine has "
-            f"{readable(free)}; use a larger one, or {cure}"
+            f"{name}: {what} takes about {needed / GIB:.1f} GiB of memory, and this machine has "
+            f"{free / GIB:.1f} GiB; use a larger one, or {cure}"
         )
 
 
@@ -43,12 +41,3 @@ def used_up(error: Exception) -> str:
         f"the memory of this machine is used up ({first}); lower dim (--set dim=…), give a shorter "
         f"log, or {CURE}"
     )
-
-
-def readable(n: int) -> str:
-    return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / (1 << 20):.0f} MiB"
-
-
-def reserve() -> int:
-    """Bytes to keep for the steps after reading: compiled code, buffers."""
-    return 128 << 20

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from unexposed.streams import Messages
 
@@ -25,40 +24,17 @@ class Tick:
     best_epoch: int
 
 
-class Progress(Protocol):
-    """Called after every epoch; a context manager around a training."""
-
-    def __call__(self, tick: Tick) -> None: ...
-
-    def note(self, text: str) -> None:
-        """Say what is being done, for slow work outside epochs."""
-        ...
-
-    def count(self, label: str, done: int, total: int) -> None:
-        """Show the progress of work without epochs."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
+class Progress:
+    """Called after every epoch; a context manager around a training. This one shows nothing."""
 
     def __call__(self, tick: Tick) -> None:
         pass
 
     def note(self, text: str) -> None:
-        pass
+        """Say what is being done, for slow work outside epochs."""
 
     def count(self, label: str, done: int, total: int) -> None:
-        pass
+        """Show the progress of work without epochs."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +43,10 @@ class Silent:
         pass
 
 
-class Lines(Silent):
+Silent = Progress
+
+
+class Lines(Progress):
     """A plain line now and then: the first epoch, every few seconds, and each label's last."""
 
     def __init__(self, stream: TextIO | None = None, *, seconds: float = 5.0) -> None:
@@ -107,7 +86,7 @@ class Lines(Silent):
             self._last = None
 
 
-class Bar(Silent):
+class Bar(Progress):
     """A rich progress bar on standard error, with the time left for the work it names."""
 
     def __init__(self) -> None:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from unexposed import memory
 from unexposed.errors import InputError, plain
-from unexposed.extras import install
 from unexposed.files import flush, write_whole, writing
+from unexposed.late import install
 from unexposed.ranks import Ranks
 from unexposed.version import __version__
 

@@ -60,11 +60,10 @@ def test_a_package_that_does_not_import_is_broken_and_hides_no_other(monkeypatch
     assert checks["torch"].state == checks["self-test cpu"].state == "ok"
 
 
-@pytest.mark.parametrize("change", [lambda table: table + 0.01, lambda table: table * np.nan])
-def test_an_engine_that_computes_something_else_or_raises_is_broken(monkeypatch, change):
+def test_an_engine_that_computes_something_else_or_raises_is_broken(monkeypatch):
     right = CpuEngine.parameters
     monkeypatch.setattr(
-        CpuEngine, "parameters", lambda self: {k: change(v) for k, v in right(self).items()}
+        CpuEngine, "parameters", lambda self: {k: v + 0.01 for k, v in right(self).items()}
     )
     check = findings()["self-test cpu"]
     assert check.state == "broken"

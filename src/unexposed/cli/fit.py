@@ -153,47 +153,32 @@ def kept_model(train: Callable[[], "Model"]) -> "tuple[Model, Interrupted | None
 
 def tell_of_training(model: "Model", stopped: Interrupted | None) -> None:
     """Say how the training went and, if it was whole, how the model stands beside its rivals."""
-    say(training_line(model))
-    for line in () if stopped else _verdict_lines(model):
-        say(line)
-
-
-def _verdict_lines(model: "Model") -> list[str]:
-    """A sentence for each rival of the model on held-out clicks; a warning where it loses."""
     from unexposed.ranking.verdict import RIVAL, gains_of_facts
 
-    name, said = model.method.name, [str(one) for one in model.verdicts]
+    facts, name = model.facts, model.method.name
+    if "best_epoch" in facts:
+        resumed = "".join(f", resumed at epoch {n}" for n in facts.get("resumed_at", [])[-1:])
+        best, kept = facts["best_epoch"], f"kept epoch {facts['best_epoch']}"
+        if every := facts.get("refitted_on"):
+            kept = (
+                f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
+            )
+        say(
+            f"trained {name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
+            f"({facts['ended']}{resumed}); {kept}"
+        )
+    else:
+        say(f"trained {name}")
+    if stopped is not None:
+        return
+    for verdict in model.verdicts:
+        say(str(verdict))
     if name == RIVAL:
-        return [f"{name} is the list that other methods are compared with"]
-    if not said:
-        return [
+        say(f"{name} is the list that other methods are compared with")
+    elif not model.verdicts:
+        say(
             f"not compared with {RIVAL}: too few clicks were held out, or {name} does not use "
             "them; judged pairs can tell (unexposed evaluate)"
-        ]
-    if name != "mf" and "mf" not in gains_of_facts(model.facts):
-        said.append(f"not trained beside mf: unexposed compare --methods popularity,mf,{name} does")
-    return said
-
-
-def training_line(model: "Model") -> str:
-    """One sentence on how the training went."""
-    from unexposed.training.loop import peak
-
-    facts = model.facts
-    if "best_epoch" not in facts:
-        return f"trained {model.method.name}"
-    resumed = "".join(f", resumed at epoch {n}" for n in facts.get("resumed_at", [])[-1:])
-    best = facts["best_epoch"]
-    kept = f"kept epoch {best}"
-    if every := facts.get("refitted_on"):
-        kept = f"epoch {best} was best, so trained again for {best} epochs on all {every:,} clicks"
-    if highest := peak(facts):
-        window = getattr(model.method, "quality_window", 1)
-        kept += (
-            f" (the mean held-out quality of {window} epochs chooses; by itself epoch {highest} "
-            "was highest)"
         )
-    return (
-        f"trained {model.method.name} for {facts['epochs_run']} epochs in {facts['seconds']:.1f} s "
-        f"({facts['ended']}{resumed}); {kept}"
-    )
+    elif name != "mf" and "mf" not in gains_of_facts(facts):
+        say(f"not trained beside mf: unexposed compare --methods popularity,mf,{name} does")

@@ -24,7 +24,7 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="Print a line for each request.")] = False,
 ) -> None:
     """Serve a model: JSON for programs, a page for people; a newer model is picked up."""
-    from unexposed.extras import optional
+    from unexposed.late import optional
 
     for package in ("starlette", "uvicorn", "httptools", "msgspec"):
         optional(package, extra="serve")

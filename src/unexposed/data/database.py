@@ -6,7 +6,7 @@ from urllib.parse import quote
 import polars as pl
 
 from unexposed.errors import InputError, plain
-from unexposed.extras import optional
+from unexposed.late import optional
 
 DRIVERS = {
     "sqlite": "adbc_driver_sqlite",

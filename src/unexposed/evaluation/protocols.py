@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices
@@ -23,7 +23,7 @@ from unexposed.ranking.rank import rank_catalogue, rank_judged
 
 
 @dataclass(frozen=True)
-class Protocol(Shown):
+class Protocol(HasCard):
     """Every choice that moves a number, under one name."""
 
     name: str

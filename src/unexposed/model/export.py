@@ -13,8 +13,8 @@ from unexposed.data.ids import column
 from unexposed.data.pairs import Indices
 from unexposed.data.write import as_os_error, write_parquet
 from unexposed.errors import InputError, did_you_mean
-from unexposed.extras import optional
 from unexposed.files import write_folder
+from unexposed.late import optional
 from unexposed.maths.relevance import Vectors
 from unexposed.model.model import Model
 from unexposed.model.recommend import check_k

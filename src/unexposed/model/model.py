@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unexposed import progress as show
 from unexposed import ranks
-from unexposed.cards import Card, Curve, Shown
+from unexposed.cards import Card, Curve, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.features import Encoding, Features, Role
 from unexposed.data.ids import Ids
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Model(Shown):
+class Model(HasCard):
     """A fitted method, addressed by raw ids."""
 
     method: "Recommender"

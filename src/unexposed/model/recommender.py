@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unexposed import progress as show
 from unexposed import ranks
 from unexposed import settings as checks
-from unexposed.cards import Card, Shown
+from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks, check_clicks
 from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, Interrupted
@@ -30,7 +30,7 @@ from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without
 
 
 @dataclass(frozen=True)
-class Recommender(Shown, ABC):
+class Recommender(HasCard, ABC):
     """A method and its settings; `fit` returns a model and does not change the method."""
 
     name: ClassVar[str]

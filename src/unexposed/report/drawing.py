@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from unexposed.extras import optional
+from unexposed.late import optional
 from unexposed.report.look import GRID, INK, Look
 
 WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size

@@ -13,7 +13,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Impressions
 from unexposed.data.split import split as named_split
 from unexposed.errors import InputError
-from unexposed.extras import optional
+from unexposed.late import optional
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import (
