@@ -8,9 +8,8 @@ import pytest
 import unexposed as ux
 from small import fitted
 from unexposed.cards import Card, counted, html
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, Ratings
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.ranking.verdict import Verdict
 
 HOSTILE = "<script>alert('x')</script>&"

@@ -17,13 +17,12 @@ _ROOMS = {  # a module, and the public names in it
     "api.evaluate": "Evaluation evaluate",
     "api.report": "Page report",
     "api.tune": "Study tune",
-    "data.clicks": "Clicks",
+    "data.clicks": "Clicks Ratings",
     "data.datasets": "DATASETS",
     "data.features": "Features with_items",
     "data.judged": "read_judged read_pairs read_traffic",
     "data.labelled": "Impressions Judgements Traffic",
     "data.log": "read_log",
-    "data.ratings": "Ratings",
     "data.read_features": "read_features",
     "data.worlds.simulate": "world",
     "data.split": "Split split",
@@ -50,13 +49,12 @@ if TYPE_CHECKING:
     from unexposed.api.evaluate import Evaluation, evaluate
     from unexposed.api.report import Page, report
     from unexposed.api.tune import Study, tune
-    from unexposed.data.clicks import Clicks
+    from unexposed.data.clicks import Clicks, Ratings
     from unexposed.data.datasets import DATASETS
     from unexposed.data.features import Features, with_items
     from unexposed.data.judged import read_judged, read_pairs, read_traffic
     from unexposed.data.labelled import Impressions, Judgements, Traffic
     from unexposed.data.log import read_log
-    from unexposed.data.ratings import Ratings
     from unexposed.data.read_features import read_features
     from unexposed.data.split import Split, split
     from unexposed.data.worlds.simulate import world

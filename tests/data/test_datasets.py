@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets
+from unexposed.data.clicks import Ratings
 from unexposed.data.datasets import DATASETS, Dataset, RatingData, load, locate, status
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.errors import InputError
 
 

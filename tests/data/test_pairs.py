@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, Ratings
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, Judgements, Traffic
-from unexposed.data.ratings import Ratings
 from unexposed.data.split import Split
 from unexposed.errors import InputError
 

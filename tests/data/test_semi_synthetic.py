@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from unexposed.data.clicks import Ratings
 from unexposed.data.datasets import load, locate
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.semi_synthetic import GENERATORS, converged, saito, trim
 from unexposed.data.worlds.simulate import World

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets
+from unexposed.data.clicks import Ratings
 from unexposed.data.datasets import RatingData
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.errors import InputError
 from unexposed.experiments import spec
 from unexposed.experiments.data import open_data

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from unexposed.data import datasets
+from unexposed.data.clicks import Ratings
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.semi_synthetic import GENERATORS
 from unexposed.errors import InputError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unexposed.data import datasets
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, Ratings
 from unexposed.data.columns import Columns
 from unexposed.data.datasets import Dataset, RatingData
 from unexposed.data.ids import match
@@ -17,7 +17,6 @@ from unexposed.data.judged import read_judged, read_pairs, read_traffic
 from unexposed.data.labelled import Impressions, Judgements, Traffic
 from unexposed.data.log import Say, read_log
 from unexposed.data.pairs import HasIds, same_ids
-from unexposed.data.ratings import Ratings
 from unexposed.data.split import Split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.protocols import PAPER, PROTOCOLS, Protocol

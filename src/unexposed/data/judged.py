@@ -10,14 +10,13 @@ import scipy.sparse as sp
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.columns import Table, named, pair_names, recognised, refuse_twice
-from unexposed.data.encode import encode
 from unexposed.data.ids import Ids, match
 from unexposed.data.labelled import Judgements, Traffic
 from unexposed.data.log import Say, columns_of_matrix, no_rows, sayer
 from unexposed.data.pairs import HasIds, Indices
 from unexposed.data.sources import existing, opened, refusing
 from unexposed.data.text import check_bytes, text_lines
-from unexposed.data.values import binary, limit_of, rated
+from unexposed.data.values import binary, encode, limit_of, rated
 from unexposed.errors import InputError, LogWarning, did_you_mean, plain, warn
 
 

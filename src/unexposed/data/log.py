@@ -22,7 +22,6 @@ from unexposed import ranks
 from unexposed.data import share
 from unexposed.data.clicks import Clicks, Read
 from unexposed.data.columns import Columns, Table
-from unexposed.data.encode import as_texts, id_column, indexed, join_ids, kind_of
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions
 from unexposed.data.pairs import Indices
@@ -32,10 +31,15 @@ from unexposed.data.values import (
     MUST,
     NotATimeError,
     Span,
+    as_texts,
     binary,
     chances,
     counted,
     days_between,
+    id_column,
+    indexed,
+    join_ids,
+    kind_of,
     limit_of,
     rated,
     texts,
@@ -229,7 +233,7 @@ def _times(
     """The times of clicks; why a column that was only recognised by its name is not used."""
     times = np.zeros(len(column), dtype=np.int64)
     try:
-        own = times_of(column, clicked)
+        times[clicked], span = times_of(column, clicked)
     except NotATimeError as error:
         value, name = column[error.row], plain(plan.columns["time"])
         fault = f"the {name} '{'' if value is None else plain(value, 40)}' is not {MUST}"
@@ -237,8 +241,7 @@ def _times(
             raise part.refusal(error.row, fault) from None
         found.no_times = f"{name} is not used: in {part.where(error.row)}, {fault}"
         return times
-    found.times.append(own.span())
-    times[clicked] = own.values
+    found.times += [] if span is None else [span]
     return times
 
 
@@ -253,7 +256,7 @@ def _summary(source: str, found: _Tally, plan: Plan) -> tuple[str | None, Read]:
         though = f", though ratings go up to {found.largest:g}" if found.largest > FIVE else ""
         doubts.append(f"threshold {plan.limit:g} is assumed{though}: give threshold= (--threshold)")
     unit, note = None, found.no_times
-    spans = [span for span in found.times if span.rows]
+    spans = found.times
     if note is None and spans:
         name = plain(plan.columns["time"])
         try:

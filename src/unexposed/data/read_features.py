@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed.data.columns import Table, recognised
-from unexposed.data.encode import encode
 from unexposed.data.features import Categories, Coding, Encoding, Features, Number, Role
 from unexposed.data.ids import match
 from unexposed.data.pairs import HasIds
 from unexposed.data.sources import opened
+from unexposed.data.values import encode
 from unexposed.errors import InputError, did_you_mean, plain
 
 MOST_VALUES = 100  # of a column, the most frequent: the others share a column

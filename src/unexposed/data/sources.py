@@ -15,13 +15,12 @@ from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import polars as pl
 
 from unexposed import memory
-from unexposed.data import database
 from unexposed.data.columns import Table
 from unexposed.data.parquet import NOT_WHAT_IT_SAYS, Trial
 from unexposed.data.text import (
@@ -33,6 +32,7 @@ from unexposed.data.text import (
     text_table,
 )
 from unexposed.errors import InputError, plain
+from unexposed.late import optional
 
 STANDARD_INPUT = "standard input"
 PARQUET = (".parquet", ".pq")
@@ -54,14 +54,14 @@ def opened(source: Any, delimiter: str | None = None, query: str | None = None) 
 
 
 def _open(source: Any, delimiter: str | None, query: str | None, stack: ExitStack) -> Table:
-    is_address = isinstance(source, str) and database.is_address(source)
-    if query is not None and not is_address:
+    in_database = isinstance(source, str) and is_address(source)
+    if query is not None and not in_database:
         raise InputError(
             "query= (--query) asks a database: give its address, such as sqlite:///shop.db"
         )
-    if is_address:
-        frame = database.read_query(source, query)
-        return _frame_table(frame.lazy(), database.without_password(source))
+    if in_database:
+        frame = read_query(source, query)
+        return _frame_table(frame.lazy(), _without_password(source))
     if isinstance(source, str | PathLike):
         files = _Files(delimiter, stack)
         return _standard_input(files) if str(source) == "-" else _open_path(source, files)
@@ -93,7 +93,7 @@ def is_paths(source: Any) -> bool:
 def in_files(source: Any) -> bool:
     """Whether this is a file, folder, pattern or list of files, which every worker can read."""
     if isinstance(source, str | PathLike):
-        return str(source) != "-" and not database.is_address(str(source))
+        return str(source) != "-" and not is_address(str(source))
     return is_paths(source)
 
 
@@ -297,6 +297,71 @@ def _column(values: Any) -> pl.Series:
     return series_of(values.tolist() if isinstance(values, np.ndarray) else list(values))
 
 
+# Databases
+
+DRIVERS = {
+    "sqlite": "adbc_driver_sqlite",
+    "postgresql": "adbc_driver_postgresql",
+    "postgres": "adbc_driver_postgresql",
+}
+ALL_ROWS_TYPE = str(1 << 16)  # SQLite has no types of columns: they are found in so many rows
+
+
+def is_address(source: str) -> bool:
+    return "://" in source
+
+
+def _without_password(address: str) -> str:
+    """The address of a database, or a path, as it may be printed."""
+    scheme, sign, rest = address.partition("://")
+    if not sign:
+        return plain(address)
+    host, slash, path = rest.partition("/")
+    return plain(f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}")
+
+
+def read_query(address: str, query: str | None) -> pl.DataFrame:
+    """The table that a query of a database gives."""
+    name, scheme = _without_password(address), address.partition("://")[0]
+    if scheme not in DRIVERS:
+        known = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        raise InputError(f"{name}: there is no driver for {scheme!r} here; give {known}")
+    if not query:
+        raise InputError(
+            f"{name} is a database: give query= (--query), such as "
+            "'SELECT user_id, item_id FROM clicks'"
+        )
+    driver = optional(DRIVERS[scheme], extra="sql")
+    manager = optional("adbc_driver_manager", extra="sql")
+    uri = _sqlite_file(address, name) if scheme == "sqlite" else address
+    try:
+        with (
+            manager.AdbcDatabase(driver=driver._driver_path(), uri=uri) as database,
+            manager.AdbcConnection(database) as connection,
+            manager.AdbcStatement(connection) as statement,
+        ):
+            if scheme == "sqlite":
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": ALL_ROWS_TYPE})
+            statement.set_sql_query(query)
+            return pl.DataFrame(statement.execute_query()[0])
+    except manager.Error as error:  # which may repeat the password of a malformed address
+        reason = plain(" ".join(str(error).replace(address, name).split()), 200)
+        raise InputError(
+            f"{name}: the query failed ({reason}); check the address and the query"
+        ) from None
+
+
+def _sqlite_file(address: str, name: str) -> str:
+    """The file as SQLite opens it for reading only; a missing one would be made."""
+    path = Path(address.partition("://")[2].removeprefix("/") or ".")
+    if not path.is_file():
+        where = plain(Path.cwd())
+        raise InputError(
+            f"{name}: no such file; relative paths start at {where}, absolute ones with a fourth /"
+        )
+    return f"file:{quote(str(path))}?mode=ro"
+
+
 # Sentences
 
 _FOREIGN = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -315,7 +380,7 @@ def refusing(source: Any) -> Iterator[None]:
         if is_paths(source):
             name, cure = "one of the files", NOT_WHAT_IT_SAYS
         if isinstance(source, str | PathLike):
-            name, cure = database.without_password(str(source)), NOT_WHAT_IT_SAYS
+            name, cure = _without_password(str(source)), NOT_WHAT_IT_SAYS
             name = STANDARD_INPUT if name == "-" else name
         if isinstance(error, OSError) and error.errno == ENOMEM:
             cure = memory.CURE

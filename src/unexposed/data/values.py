@@ -1,6 +1,7 @@
-"""Columns as numbers and times; a value that is none is refused with its row."""
+"""Columns as ids, numbers and times; a value that is none is refused with its row."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 
@@ -9,6 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed.data.columns import Table
+from unexposed.data.ids import Ids
+from unexposed.data.pairs import Indices
+from unexposed.data.text import joined
 from unexposed.errors import InputError, plain
 
 THRESHOLD = 4.0  # of five stars
@@ -125,50 +129,44 @@ class NotATimeError(Exception):
         self.row = row
 
 
-class Times(NamedTuple):
-    """Times of a part: seconds since 1970, or numbers whose unit the largest of all parts tells."""
-
-    values: NDArray[np.int64]
-    are_numbers: bool
-
-    def span(self) -> "Span":
-        days = self.are_numbers and len(self.values) > 0 and _days(self.values) is not None
-        ends = (int(self.values.min()), int(self.values.max())) if len(self.values) else (0, 0)
-        return Span(len(self.values), self.are_numbers, days, *ends)
-
-
 class Span(NamedTuple):
     """What the times of a part tell about the unit of all parts."""
 
-    rows: int
     are_numbers: bool
     are_days: bool
     first: int
     last: int
 
 
-def times_of(column: pl.Series, needed: NDArray[np.bool_]) -> Times:
-    """The times of the needed rows; raises `NotATimeError` for the first one without."""
+def times_of(column: pl.Series, needed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Span | None]:
+    """The times of the needed rows, as seconds or in a unit that all parts tell, and their span.
+
+    Raises `NotATimeError` for the first row without a time.
+    """
     rows = np.flatnonzero(needed)
     column = column.filter(pl.Series(needed))
     if column.dtype == pl.Object:
         column = _of_objects(column.to_list())
-    found = _whole_numbers(column)
-    are_numbers = found is not None
-    if found is None and isinstance(column.dtype, pl.Datetime | pl.Date):
-        found = column.dt.epoch("s")
-    elif found is None and column.dtype == pl.String:
-        found = _of_texts(column)
-    elif found is None:
-        found = pl.Series([None] * len(column), dtype=pl.Int64)
+    found, are_numbers = _whole_numbers(column), True
+    if found is None:
+        are_numbers = False
+        if isinstance(column.dtype, pl.Datetime | pl.Date):
+            found = column.dt.epoch("s")
+        elif column.dtype == pl.String:
+            found = _of_texts(column)
+        else:
+            found = pl.Series([None] * len(column), dtype=pl.Int64)
     for place in found.is_null().arg_true().head(1):
         raise NotATimeError(int(rows[place]))
-    return Times(found.to_numpy(), are_numbers)
+    times = found.to_numpy()
+    if len(times) == 0:
+        return times, None
+    days = are_numbers and _days(times) is not None
+    return times, Span(are_numbers, days, int(times.min()), int(times.max()))
 
 
 def unit_of(parts: list[Span]) -> str:
-    """What the times of all parts are, in words; the empty ones do not matter."""
-    parts = [part for part in parts if part.rows]
+    """What the times of all parts are, in words."""
     kinds = {part.are_numbers for part in parts}
     if kinds <= {False}:
         return DATES
@@ -248,3 +246,124 @@ def _days(values: NDArray[np.int64]) -> NDArray[np.int64] | None:
     distinct, place = np.unique(values, return_inverse=True)
     days = pl.Series(distinct).cast(pl.String).str.to_date("%Y%m%d", strict=False)
     return None if days.null_count() else days.dt.epoch("s").to_numpy()[place]
+
+
+# Ids
+
+
+def encode(table: Table, column: pl.Series, name: str) -> tuple[Ids, Indices]:
+    """The distinct ids of a column, sorted where they can be, and each row's index among them."""
+    return indexed(id_column(table, column, name))
+
+
+def id_column(
+    table: Table, column: pl.Series, name: str, rows: NDArray[np.int64] | None = None
+) -> pl.Series:
+    """The ids of these rows: int64 or texts where all are, otherwise objects; none is missing."""
+    found = _of_one_type(column if rows is None else column[rows])
+    fault = f"the id in column {name!r} is missing; fill it in"
+    if found.dtype != pl.Object:
+        missing = found.is_null() if found.dtype == pl.Int64 else found.is_null() | (found == "")
+        bad = missing.arg_true().to_list()[:1]
+    else:
+        bad = [at for at, raw in enumerate(found.to_list()) if not _is_id(raw)][:1]
+        kind = type(found[bad[0]]).__name__ if bad else ""
+        if kind in ("list", "dict", "set"):
+            fault = f"the {kind} in column {name!r} cannot be an id; make it a tuple"
+    for at in bad:
+        raise table.refusal(at if rows is None else int(rows[at]), fault)
+    return as_texts(found) if found.dtype == pl.String else found
+
+
+def _is_id(raw: Any) -> bool:
+    """Whether an object is not missing, and can be looked up."""
+    if raw is None or (isinstance(raw, float | str) and (raw == "" or raw != raw)):
+        return False
+    try:
+        hash(raw)
+    except TypeError:
+        return False
+    return True
+
+
+def _of_one_type(column: pl.Series) -> pl.Series:
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
+    if column.dtype.is_integer():
+        integers = column.cast(pl.Int64, strict=False)
+        if integers.null_count() == column.null_count():
+            return integers
+    values = column.to_list()
+    kinds = {type(raw) for raw in values}
+    try:
+        if kinds == {str}:
+            return pl.Series(values, dtype=pl.String)
+        if kinds and all(kind is int or issubclass(kind, np.integer) for kind in kinds):
+            return pl.Series([int(raw) for raw in values], dtype=pl.Int64)
+    except (TypeError, OverflowError, UnicodeError):  # beyond 64 bits, or a lone surrogate
+        pass
+    return pl.Series(values, dtype=pl.Object)
+
+
+def join_ids(parts: Sequence[tuple[Table, pl.Series]], name: str) -> pl.Series:
+    """The ids of the parts of a column one after the other; refused where they are of two kinds.
+
+    Integers beside texts are texts where they were read from text: one part of a CSV log may hold
+    no other ids than numbers.
+    """
+    parts = [part for part in parts if len(part[1])] or parts[:1]
+    kinds = [kind_of(column) for _, column in parts]
+    spelled = all(name in table.spelled for table, _ in parts)
+    if "texts" in kinds and len(set(kinds)) > 1 and not (spelled and "objects" not in kinds):
+        other = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
+        raise InputError(
+            f"column {plain(name)!r} holds {kinds[0]} in {parts[0][0].name} and "
+            f"{kinds[other]} in {parts[other][0].name}: write it alike in all parts"
+        )
+    return joined([as_texts(c) if "texts" in kinds else c for _, c in parts])
+
+
+def kind_of(column: pl.Series) -> str:
+    if column.dtype == pl.Object:
+        return "objects"
+    return "integers" if column.dtype == pl.Int64 else "texts"
+
+
+def as_texts(column: pl.Series) -> pl.Series:
+    """The texts of a column in little memory: a number each, and every text once."""
+    if column.dtype == pl.Int64:
+        column = column.cast(pl.String)
+    return column.cast(_TEXTS) if column.dtype == pl.String else column
+
+
+_TEXTS = pl.Categorical(pl.Categories("unexposed ids"))
+
+
+def indexed(column: pl.Series) -> tuple[Ids, Indices]:
+    """The distinct ids, sorted where they can be, and the index of each row among them."""
+    if column.dtype == pl.Object:
+        raw = column.to_list()
+        every = _sorted_if_possible(list(dict.fromkeys(raw)))
+        place = {one: index for index, one in enumerate(every)}
+        return _ids(every), np.array([place[one] for one in raw], dtype=np.int32)
+    if column.dtype == pl.Int64:
+        values = column.unique().sort()
+        return Ids(values.to_numpy()), values.search_sorted(column).cast(pl.Int32).to_numpy()
+    column = as_texts(column)
+    distinct = column.unique()
+    order, numbers = distinct.cast(pl.String).arg_sort(), distinct.to_physical().to_numpy()
+    index = np.empty(int(numbers.max(initial=0)) + 1, dtype=np.int32)
+    index[numbers[order]] = np.arange(len(numbers), dtype=np.int32)
+    return _ids(distinct.cast(pl.String)[order]), index[column.to_physical().to_numpy()]
+
+
+def _ids(values: Any) -> Ids:
+    return Ids(np.fromiter(values, dtype=object, count=len(values)))
+
+
+def _sorted_if_possible(raw: list[Any]) -> list[Any]:
+    """The ids sorted; ids of several kinds stay in the order of their first appearance."""
+    try:
+        return sorted(raw)
+    except TypeError:
+        return raw

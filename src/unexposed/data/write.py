@@ -50,11 +50,7 @@ def check_output(path: Path) -> None:
 
 def write_table(table: "pl.DataFrame", path: Path) -> None:
     """Write a table as CSV, TSV or Parquet, by the ending of the name."""
-    check_output(path)
-    if path.suffix == ".parquet":
-        write_whole(path, lambda to: write_parquet(printed(table), to))
-    else:
-        write_tables([table], path)
+    write_tables([table], path)
 
 
 def write_tables(tables: Iterable["pl.DataFrame"], path: Path) -> int:

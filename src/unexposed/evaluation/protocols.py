@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.cards import Card, HasCard
-from unexposed.data.clicks import Clicks
+from unexposed.data.clicks import Clicks, Ratings
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices
-from unexposed.data.ratings import Ratings
 from unexposed.data.split import Split
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation import off_policy

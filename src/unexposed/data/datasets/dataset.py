@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.cards import Card, HasCard
+from unexposed.data.clicks import Ratings
 from unexposed.data.labelled import KnownExposure
-from unexposed.data.ratings import Ratings
 
 HOLDS = {  # what a data set may hold beside clicks → what it is
     "impressions": "what was shown, clicked or not",

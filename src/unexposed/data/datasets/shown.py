@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data.clicks import drawn
+from unexposed.data.clicks import Ratings, drawn
 from unexposed.data.datasets.dataset import RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, KnownExposure
-from unexposed.data.ratings import Ratings
 from unexposed.errors import InputError, did_you_mean, plain
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unexposed.data.clicks import Ratings
 from unexposed.data.datasets.dataset import RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.pairs import pair_keys
-from unexposed.data.ratings import Ratings
 from unexposed.errors import InputError
 
 COAT: dict[str, str | None] = {

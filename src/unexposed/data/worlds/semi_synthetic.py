@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from unexposed.data.clicks import Ratings
 from unexposed.data.ids import Ids
-from unexposed.data.ratings import Ratings
 from unexposed.data.worlds.simulate import Factors, Floats, World, normal, user_blocks
 from unexposed.errors import InputError
 
