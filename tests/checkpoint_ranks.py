@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from small import make_with
-from training_ranks import SETTINGS, in_float64, log, sentence
+from training_workers import SETTINGS, in_float64, log, sentence
 from unexposed import files, ranks, tensors
 from unexposed.data.share import cut
 from unexposed.methods import load

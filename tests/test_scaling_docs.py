@@ -51,7 +51,7 @@ def assert_the_model_of_one_process(place: Path) -> None:
     clicks = ux.read_log(place / "log")
     one = make("ubo", epochs=2, dim=4, engine="reference").fit(clicks, seed=0)
     found = load(place / "model", verify=True)
-    assert found.facts["ranks"] == 2
+    assert found.facts["workers"] == 2
     for name, table in one.parameters.items():
         np.testing.assert_allclose(found.parameters[name], table, rtol=0, atol=1e-5)
 

@@ -87,7 +87,7 @@ def test_torchrun_goes_from_a_folder_to_lists_and_metrics_as_one_process_does(
     for words in commands:
         assert ended(*(word.replace("{}", "one") for word in words)) == 0
     one, several = load("one/model"), load("several/model", verify=True)
-    assert several.facts["ranks"] == 2
+    assert several.facts["workers"] == 2
     assert several.facts["best_epoch"] == one.facts["best_epoch"]
     for name, table in one.parameters.items():
         np.testing.assert_allclose(several.parameters[name], table, rtol=0, atol=1e-5)
@@ -121,7 +121,7 @@ def test_a_rank_that_cannot_read_the_log_ends_the_command_with_its_sentence(tmp_
     found = torchrun("astray.py", "fit", "log", *FIT, "--out", "model", cwd=tmp_path)
     assert found.returncode != 0
     (sentence,) = [line for line in found.stderr.splitlines() if line.startswith("error:")]
-    assert sentence.startswith("error: rank 1: log/1.parquet: no such file")
+    assert sentence.startswith("error: worker 1: log: no such file")
     assert not (tmp_path / "model.safetensors").exists()
 
 

@@ -16,9 +16,9 @@ import pytest
 import torch.distributed as dist
 
 from reading import quiet
-from training_ranks import on_ranks
-from unexposed import ranks
-from unexposed.data import over_ranks, share
+from training_workers import on_workers
+from unexposed import workers
+from unexposed.data import share
 from unexposed.data.clicks import Clicks
 from unexposed.data.log import read_log
 from unexposed.data.share import cut
@@ -119,12 +119,11 @@ def divided(logs: dict[str, tuple[Any, dict[str, Any]]], rank: int) -> dict[str,
     """This worker's part of each log, of its held-out clicks, of the rest, and of both together."""
     del rank
     found = {}
-    blocks = [mock.patch.object(module, "BLOCK", 16) for module in (over_ranks, share)]
-    with blocks[0], blocks[1], ranks.together():
+    with mock.patch.object(share, "BLOCK", 16), workers.together() as group:
         for name, (source, options) in logs.items():
             clicks = read_log(source, say=quiet, **options)
-            train, held_out = clicks.hold_out(fraction=0.3, seed=2)
-            found[name] = [clicks, train, held_out, train.union(held_out)]
+            train, held_out = clicks.hold_out(fraction=0.3, seed=2, workers=group)
+            found[name] = [clicks, train, held_out, train.union(held_out, group)]
     return found
 
 
@@ -170,7 +169,7 @@ def alone(logs) -> dict[str, list[Clicks]]:
 def two(logs, tmp_path_factory) -> list[list[Any]]:
     bad = write_bad(tmp_path_factory.mktemp("bad"))
     works = partial(divided, logs), partial(refused, bad), partial(warned, logs)
-    return on_ranks(2, tmp_path_factory.mktemp("two"), *works)
+    return on_workers(2, tmp_path_factory.mktemp("two"), *works)
 
 
 def assert_alike(one: Any, other: Any, at: str) -> None:
@@ -187,7 +186,7 @@ def assert_alike(one: Any, other: Any, at: str) -> None:
 
 def assert_cut(found: list[dict[str, list[Clicks]]], alone: dict[str, list[Clicks]]) -> None:
     for number, parts in enumerate(found):
-        worker: Any = SimpleNamespace(rank=number, size=len(found))
+        worker: Any = SimpleNamespace(number=number, size=len(found))
         for name, wholes in alone.items():
             for own, whole in zip(parts[name], wholes, strict=True):
                 assert_alike(own, cut(whole, worker), f"{name}, worker {number}")
@@ -200,7 +199,7 @@ def test_two_workers_hold_what_one_process_reads(two, alone):
 @pytest.mark.slow
 def test_four_workers_hold_what_one_process_reads(logs, alone, tmp_path):
     """More workers than some logs have files, and than one has users."""
-    found = [rank[0] for rank in on_ranks(4, tmp_path, partial(divided, logs))]
+    found = [rank[0] for rank in on_workers(4, tmp_path, partial(divided, logs))]
     assert_cut(found, alone)
     few = [of_rank["few users"][0] for of_rank in found]
     assert sorted(clicks.n_users for clicks in few) == [0, 0, 1, 1]

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from small import clicks_of
-from unexposed import ranks
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.worlds.simulate import world
 from unexposed.errors import InputError
-from unexposed.methods import make
+from unexposed.methods import make, trained
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import tie_break
 from unexposed.ranking.held_out import (
@@ -178,9 +177,9 @@ def test_the_criterion_shown_needs_impressions_and_one_process(problem, monkeypa
         make("mf").fit(train, held_out, side=Side(passed_over=impressions(train)))
     with pytest.raises(InputError, match="no criterion 'populr'; did you mean 'popular'"):
         make("mf", criterion="populr")
-    monkeypatch.setattr(ranks, "several", lambda: True)
-    with pytest.raises(InputError, match="ranks cannot choose by what was shown: give another"):
-        brief.check_ranks()
+    monkeypatch.setattr(trained, "several", lambda: True)
+    with pytest.raises(InputError, match="workers cannot choose by what was shown: give another"):
+        brief.check_workers()
 
 
 def test_held_out_clicks_prefer_relevance_to_the_chance_of_a_click_among_shown_items_alone():

@@ -14,7 +14,7 @@ import torch.multiprocessing
 
 from checkpoint_ranks import RULES, Faults, Few, Killed, Notes, Resumed, trained
 from small import assert_same_parameters, clicks_of
-from training_ranks import log, on_ranks
+from training_workers import log, on_workers
 from unexposed import tensors
 from unexposed.data.ids import Ids
 from unexposed.methods import load, make
@@ -42,7 +42,7 @@ def place(tmp_path_factory) -> Path:
 
 def spawned(n_ranks: int, place: Path, name: str, *works: Any) -> list[list[Any]]:
     (place / name).mkdir()
-    return on_ranks(n_ranks, place / name, *works)
+    return on_workers(n_ranks, place / name, *works)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_a_full_disk_on_one_rank_does_not_end_the_training(faults):
 
 def test_a_rank_that_cannot_read_its_file_ends_all_with_its_sentence(faults):
     assert "is damaged" in faults[1]["damaged"]
-    assert faults[0]["damaged"] == f"rank 1 failed: {faults[1]['damaged']}"
+    assert faults[0]["damaged"] == f"worker 1 failed: {faults[1]['damaged']}"
 
 
 def test_a_divided_model_is_not_saved_as_a_whole(faults):

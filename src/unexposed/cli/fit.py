@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unexposed.model.model import Model
     from unexposed.model.recommender import Recommender
     from unexposed.training.side import Side
+    from unexposed.workers import Workers
 
 
 @options.with_columns
@@ -64,7 +65,7 @@ def fit(
     if leads():
         check_place(out)
         check_replaces(out, force=force or resume)  # resume says below what it finds and does
-    recommender.check_ranks()
+    recommender.check_workers()
     checkpoint = place_beside(out)
     kept = ranks.led(lambda: is_kept(checkpoint))
     if kept and not resume:
@@ -101,7 +102,7 @@ def fit(
         )
     )
     model = replace(model, facts=model.facts | {"inputs": inputs})
-    model.save(out)  # ranks write it together
+    model.save(out)  # workers write it together
     tell_of_training(model, stopped)
     recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
     say(f"saved to {out}; next:", command=recommend)
@@ -125,22 +126,28 @@ def _inputs(
 
 
 def _held_out(clicks: "Clicks", how: str, *, seed: int) -> "tuple[Clicks, Clicks]":
-    """Clicks to train on and clicks that choose the epoch; several ranks draw them at random."""
-    from unexposed import ranks
+    """Clicks to train on and clicks that choose the epoch; several workers draw them at random."""
     from unexposed.data.split import split
+    from unexposed.workers import together
 
-    if not ranks.several():
-        train, held_out = split(clicks, how, seed=seed)
-    else:
-        name, _, share = how.partition(":")
-        if name != "random" or not share.replace(".", "", 1).isdecimal():
-            raise InputError(
-                f"several ranks split a log by random:0.1 and the like, got {how!r}: choose that, "
-                "or train in one process"
-            )
-        train, held_out = clicks.hold_out(fraction=float(share), seed=seed)
+    with together() as workers:
+        if workers is None:
+            train, held_out = split(clicks, how, seed=seed)
+        else:
+            train, held_out = _drawn(clicks, how, seed, workers)
     say(f"{how}: {train.n_clicks:,} clicks to train on, {held_out.n_clicks:,} held out")
     return train, held_out
+
+
+def _drawn(clicks: "Clicks", how: str, seed: int, workers: "Workers") -> "tuple[Clicks, Clicks]":
+    """A random split of clicks that workers divide."""
+    name, _, share = how.partition(":")
+    if name != "random" or not share.replace(".", "", 1).isdecimal():
+        raise InputError(
+            f"several workers split a log by random:0.1 and the like, got {how!r}: choose that, "
+            "or train in one process"
+        )
+    return clicks.hold_out(fraction=float(share), seed=seed, workers=workers)
 
 
 def kept_model(train: Callable[[], "Model"]) -> "tuple[Model, Interrupted | None]":

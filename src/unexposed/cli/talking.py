@@ -26,8 +26,8 @@ def say(line: str, *, command: str = "") -> None:
 
 def say_error(sentence: str) -> None:
     """Print what ended the command, on whichever rank it happened."""
-    rank = "" if leads() else f"rank {os.environ.get('RANK')}: "
-    print(_folded(f"error: {rank}{sentence}"), file=sys.stderr, flush=True)
+    worker = "" if leads() else f"worker {os.environ.get('RANK')}: "
+    print(_folded(f"error: {worker}{sentence}"), file=sys.stderr, flush=True)
 
 
 def _folded(text: str, command: str = "") -> str:

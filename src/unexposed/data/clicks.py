@@ -15,6 +15,7 @@ from unexposed.data.pairs import Indices, Pairs, pairs_of, row_keys, same_ids
 from unexposed.data.share import Share, counted_again
 from unexposed.data.write import Library, as_frame
 from unexposed.errors import InputError, plain
+from unexposed.workers import Workers
 
 
 def drawn(n: int, *, fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -237,27 +238,29 @@ class Clicks(Pairs):
         ones, log = np.ones(len(self), dtype=np.float32), self.checked()
         return sp.csr_array((ones, log.items, log.user_start), shape=(self.n_users, self.n_items))
 
-    def pick(self, chosen: NDArray[Any]) -> "Clicks":
+    def pick(self, chosen: NDArray[Any], workers: Workers | None = None) -> "Clicks":
         """The clicks at these positions (a mask, or ascending indices).
 
         Where workers divide the log, each picks among its own clicks, and all of them must.
         """
         columns = {name: column[chosen] for name, column in self._columns().items()}
         own = replace(self, **columns, share=None)
-        return own if self.share is None else counted_again(own, self.share)
+        return own if self.share is None else counted_again(own, self.share, workers)
 
     def pairs_alone(self) -> "Clicks":
         """The clicks without times and impressions: what a model keeps of its log."""
         return replace(self, times=None, shown=None)
 
-    def hold_out(self, *, fraction: float, seed: int) -> tuple["Clicks", "Clicks"]:
+    def hold_out(
+        self, *, fraction: float, seed: int, workers: Workers | None = None
+    ) -> tuple["Clicks", "Clicks"]:
         """The clicks without, and only, a random fraction of them (rounded down)."""
         chosen = drawn(self.n_clicks, fraction=fraction, seed=seed)
         if self.share is not None:
             chosen = chosen[self.numbers]
-        return self.pick(~chosen), self.pick(chosen)
+        return self.pick(~chosen, workers), self.pick(chosen, workers)
 
-    def union(self, other: "Clicks") -> "Clicks":
+    def union(self, other: "Clicks", workers: Workers | None = None) -> "Clicks":
         """All clicks of both logs, which must know the same users and items."""
         if (self.share is None) != (other.share is None):
             raise InputError("workers divide one of two logs: divide both, or none")
@@ -274,7 +277,7 @@ class Clicks(Pairs):
             shown=self.shown,
             read=self.read,
         )
-        return both if self.share is None else counted_again(both, self.share)
+        return both if self.share is None else counted_again(both, self.share, workers)
 
 
 def check_clicks(given: object, *, of: str) -> None:

@@ -18,7 +18,6 @@ import polars as pl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.data import share
 from unexposed.data.clicks import Clicks, Read
 from unexposed.data.columns import Columns, Table
@@ -48,6 +47,7 @@ from unexposed.data.values import (
     unit_of,
 )
 from unexposed.errors import InputError, LogWarning, plain, warn
+from unexposed.workers import Workers, leads, several, together
 
 Say = Callable[[str], object]
 FIVE = 5  # stars, of which the assumed threshold is meant
@@ -96,14 +96,14 @@ def read_log(
     if sp.issparse(source):
         clicks = _of_matrix(source, threshold)
     else:
-        together = ranks.several() and in_files(source)
+        divided = several() and in_files(source)
         with (
-            ranks.together() if together else nullcontext() as workers,
+            together() if divided else nullcontext() as workers,
             opened(source, delimiter, query) as table,
         ):
             clicks = _of_table(table, plan_of(table, asked), workers, any_size=any_size)
     assert clicks.read is not None
-    if ranks.leads():
+    if leads():
         sayer(say)(str(clicks.read))
         if say is None and clicks.read.doubts:
             warn(str(clicks.read), LogWarning)
@@ -134,7 +134,7 @@ class _Tally:
 def _of_table(
     table: Table,
     plan: Plan,
-    workers: ranks.Ranks | None,
+    workers: Workers | None,
     *,
     any_size: bool,
     users_are_texts: bool = False,
@@ -184,7 +184,7 @@ def _of_table(
         by_event=bool(plan.clicks),
     )
     if workers is not None and places is not None:
-        clicks = share.counted(clicks, *places)
+        clicks = share.counted(clicks, *places, workers)
     return replace(clicks, read=replace(read, pairs=clicks.n_clicks))
 
 

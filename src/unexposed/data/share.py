@@ -6,24 +6,23 @@ process does.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.data.ids import Ids, column
-from unexposed.data.over_ranks import before, count
 from unexposed.data.partitions import partitions
 from unexposed.errors import InputError, plain
-from unexposed.ranks import Ranks
+from unexposed.workers import Workers, in_all, summed
 
 if TYPE_CHECKING:
     import polars as pl
 
     from unexposed.data.clicks import Clicks
 
-BLOCK = 1 << 20  # users whose ids travel at a time, so that no worker holds those of all
+BLOCK = 1 << 20  # users whose ids or counts travel at a time: no worker holds those of all
+DIGIT = 8  # bits looked at in a round
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +52,12 @@ def owner(user_ids: Ids, size: int) -> NDArray[np.int64]:
     return partitions(user_ids) % size
 
 
-def cut(clicks: "Clicks", ranks: Ranks) -> "Clicks":
+def cut(clicks: "Clicks", workers: Workers) -> "Clicks":
     """This worker's own part of a log that every worker holds whole: none waits for another."""
     clicks = clicks.checked()
     if clicks.share is not None:
         raise InputError("these clicks are divided among workers already: cut a whole log")
-    users = np.flatnonzero(owner(clicks.user_ids, ranks.size) == ranks.rank)
+    users = np.flatnonzero(owner(clicks.user_ids, workers.size) == workers.number)
     place = np.full(clicks.n_users, -1, dtype=np.int32)  # of an own user among them
     place[users] = np.arange(len(users), dtype=np.int32)
     chosen, user_ids = place[clicks.users] >= 0, Ids(clicks.user_ids.values[users])
@@ -94,18 +93,18 @@ def check_divisible(part: str, ids: "pl.Series", name: str) -> None:
         )
 
 
-def are_own(user_ids: "pl.Series", workers: Ranks) -> "pl.Series":
+def are_own(user_ids: "pl.Series", workers: Workers) -> "pl.Series":
     """Which rows of a part of a log are those of this worker's users."""
     import polars as pl
 
     every = user_ids.unique()
     plain_ids = every.cast(pl.String) if every.dtype == pl.Categorical else every
     values = plain_ids.to_numpy() if every.dtype == pl.Int64 else np.array(plain_ids, dtype=object)
-    own = owner(Ids(values), workers.size) == workers.rank
+    own = owner(Ids(values), workers.size) == workers.number
     return user_ids.is_in(every.filter(pl.Series(own)).implode())
 
 
-def places_among_all(own: Ids, workers: Ranks) -> tuple[NDArray[np.int64], int]:
+def places_among_all(own: Ids, workers: Workers) -> tuple[NDArray[np.int64], int]:
     """The index of each own id among the ids of all workers, and how many there are.
 
     Own ids ascend, and no other worker has any of them. An id's index is its place among the own
@@ -115,29 +114,87 @@ def places_among_all(own: Ids, workers: Ranks) -> tuple[NDArray[np.int64], int]:
     between = np.zeros(len(own) + 1, dtype=np.int64)  # ids of others between two own ones
     for start in range(0, max(sizes), BLOCK):
         for worker, ids in enumerate(workers.every(own.values[start : start + BLOCK])):
-            if worker != workers.rank and len(own) and len(ids):
+            if worker != workers.number and len(own) and len(ids):
                 gaps = column(own.values).search_sorted(column(ids)).to_numpy()
                 np.add.at(between, gaps, 1)
     return np.arange(len(own)) + np.cumsum(between)[:-1], sum(sizes)
 
 
-def counted(own: "Clicks", users: NDArray[np.int64], n_users: int) -> "Clicks":
+def counted(own: "Clicks", users: NDArray[np.int64], n_users: int, workers: Workers) -> "Clicks":
     """Clicks of own users with their share of the whole log, counted by all workers together.
 
     `users` are the indices of the own users among all n_users of the whole log, ascending.
     """
-    first_click = before(np.bincount(own.users, minlength=len(users)), users, n_users)
-    item_counts = ranks.summed(np.bincount(own.items, minlength=own.n_items))
-    share = Share(n_users, count(len(own)), users, first_click, item_counts)
+    first_click = before(np.bincount(own.users, minlength=len(users)), users, n_users, workers)
+    item_counts = workers.sum(np.bincount(own.items, minlength=own.n_items))
+    share = Share(n_users, in_all(len(own), workers), users, first_click, item_counts)
     return replace(own, share=share)
 
 
-def counted_again(own: "Clicks", share: Share) -> "Clicks":
+def counted_again(own: "Clicks", share: Share, workers: Workers | None) -> "Clicks":
     """Other clicks of the users of a share, counted by all workers together."""
-    with ranks.together() as workers:
-        if workers is None:
-            raise InputError(
-                "clicks that workers have divided are chosen by all of them at once: do it on "
-                "every worker, in their process group"
-            )
-        return counted(own, share.users, share.n_users)
+    if workers is None:
+        raise InputError(
+            "clicks that workers have divided are chosen by all of them at once: do it on every "
+            "worker, and give them their group, which unexposed.workers.together() opens"
+        )
+    return counted(own, share.users, share.n_users, workers)
+
+
+# What all workers find out together
+
+
+def before(
+    counts: NDArray[np.int64],
+    users: NDArray[np.int64],
+    n_users: int,
+    workers: Workers | None,
+) -> NDArray[np.int64]:
+    """How many things users before each own one have, in the whole log.
+
+    `counts` are those of own users, `users` their indices in the whole log, ascending.
+    """
+    found, total = np.empty(len(users), dtype=np.int64), 0
+    for begin in range(0, n_users, BLOCK):
+        first, stop = np.searchsorted(users, (begin, begin + BLOCK))
+        here = users[first:stop] - begin
+        of_users = np.zeros(min(BLOCK, n_users - begin), dtype=np.int64)
+        of_users[here] = counts[first:stop]
+        of_users = summed(of_users, workers)
+        found[first:stop] = total + (np.cumsum(of_users) - of_users)[here]
+        total += int(of_users.sum())
+    return found
+
+
+def smallest(
+    keys: NDArray[np.uint64], places: NDArray[Any], n: int, workers: Workers | None
+) -> NDArray[np.bool_]:
+    """Which own things are among the n smallest of all workers; ties go to the lower place.
+
+    No two things have the same place.
+    """
+    if n <= 0 or in_all(len(keys), workers) <= n:
+        return np.full(len(keys), n > 0)
+    key, left = _nth(keys, n, workers)
+    tied = np.flatnonzero(keys == key)
+    chosen = keys < key
+    last, _ = _nth(places[tied].astype(np.uint64), left, workers)
+    chosen[tied] = places[tied] <= last
+    return chosen
+
+
+def _nth(keys: NDArray[np.uint64], n: int, workers: Workers | None) -> tuple[np.uint64, int]:
+    """The nth smallest key of all workers, and its number among the equal ones (from 1).
+
+    Digit by digit: the workers count how many keys have each value of the next one.
+    """
+    found, shifts = np.uint64(0), range(0, 64, DIGIT)
+    longer = summed(np.array([np.count_nonzero(keys >> np.uint64(s)) for s in shifts]), workers)
+    for shift in shifts[: max(1, int((longer > 0).sum()))][::-1]:
+        digits = (keys >> np.uint64(shift)).astype(np.int64) & (2**DIGIT - 1)
+        counts = summed(np.bincount(digits, minlength=2**DIGIT), workers)
+        digit = int(np.searchsorted(np.cumsum(counts), n))
+        n -= int(counts[:digit].sum())
+        keys = keys[digits == digit]
+        found = found | np.uint64(digit << shift)
+    return found, n

@@ -32,6 +32,7 @@ from unexposed.settings import setting
 from unexposed.training.checkpoint import Memory
 from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,16 @@ class CJMF(TrainedMethod):
     popularity_exponent: float = setting(0.5, "of θ = (clicks / most clicks)^exponent", low=0)
     engine: Name = setting("auto", "where the steps run: cuda, or else the CPU")
 
-    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
-        del side, progress
+    def trainee(
+        self,
+        clicks: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        workers: Workers | None = None,
+    ) -> Trainee:
+        del side, progress, workers
         rng = np.random.default_rng(seed)
         popularity, size = self.popularity(clicks), self.batch_size
         if self.engine == "cuda" and not cuda.available():

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices
@@ -34,6 +33,7 @@ from unexposed.settings import setting
 from unexposed.training.checkpoint import Memory
 from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 STEP = 2  # raised when a step computes something else: older results no longer count
 
@@ -48,9 +48,9 @@ class Composition:
     exposure: Exposure = AllSeen()  # noqa: RUF009  (it has no fields)
     learning: ExposureLearning | None = None  # how the exposure learns; None: it does not
 
-    def relevance_of(self, clicks: Clicks, side: Side) -> Relevance:
+    def relevance_of(self, clicks: Clicks, side: Side, workers: Workers | None) -> Relevance:
         """The relevance, built for these clicks and the features of their items."""
-        log_odds = self.drawing.log_odds(clicks)
+        log_odds = self.drawing.log_odds(clicks, workers)
         return self.relevance.of(clicks, log_odds=log_odds, item_features=side.item_rows)
 
     def objective(self) -> Objective:
@@ -175,11 +175,17 @@ class ComposedMethod(TrainedMethod):
         ).applied(clicks, side)
 
     def build(
-        self, clicks: Clicks, side: Side, rng: np.random.Generator, *, marked: bool = False
+        self,
+        clicks: Clicks,
+        side: Side,
+        rng: np.random.Generator,
+        *,
+        marked: bool = False,
+        workers: Workers | None = None,
     ) -> Engine:
         """The engine that will train this method, before its first step."""
         parts = self.composition()
-        relevance, objective = parts.relevance_of(clicks, side), parts.objective()
+        relevance, objective = parts.relevance_of(clicks, side, workers), parts.objective()
         earlier = None if side.start is None else relevance.continued(side.start)
         n_users, own = clicks.n_users, None
         if clicks.share is not None:
@@ -188,8 +194,7 @@ class ComposedMethod(TrainedMethod):
         start |= parts.exposure.initial(n_users, relevance.width, side, rng, own)
         guide = None
         if parts.learning is not None and objective.strategy is not None:
-            guide = parts.learning.pairs(clicks, side.validation, rng)
-        others = ranks.current()
+            guide = parts.learning.pairs(clicks, side.validation, rng, workers)
         return build(
             objective,
             self.optimiser(),
@@ -199,36 +204,44 @@ class ComposedMethod(TrainedMethod):
             features=side.user_rows,
             validation=guide,
             marked=marked,
-            shared=None if others is None else Shared(others),
+            shared=None if workers is None else Shared(workers),
             name=self.engine,
         )
 
-    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
+    def trainee(
+        self,
+        clicks: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        workers: Workers | None = None,
+    ) -> Trainee:
         parts, rng = self.composition(), np.random.default_rng(seed)
         data = self.learning_data(clicks, side)
         side = data.side
-        engine = self.build(clicks, side, rng, marked=data.marking is not None)
+        marked = data.marking is not None
+        engine = self.build(clicks, side, rng, marked=marked, workers=workers)
         kind = type(engine).__name__
         name = kind.removesuffix("Engine").lower()
-        others = ranks.current()
         if name == "cuda":
             progress.note("preparing the cuda engine")  # Triton does not say whether it compiles
-        elif name == "reference" and others is not None:
-            progress.note(f"{others.size} ranks train on the reference engine, the slowest")
+        elif name == "reference" and workers is not None:
+            progress.note(f"{workers.size} workers train on the reference engine, the slowest")
         elif name == "reference" and self.engine == "auto":
             features = side.given() & {"user_features", "item_features"}
             what = "features run" if features else f"{self.name} with these settings runs"
             progress.note(f"{what} on the reference engine, the slowest")
         with noticing(lambda: progress.note(f"compiling the {name} engine, once on each machine")):
             engine.compile()
-        relevance = parts.relevance_of(clicks, side)
+        relevance = parts.relevance_of(clicks, side, workers)
         steps, epoch = self._steps_and_epoch(engine, data, relevance, seed, rng)
         trainee = Trainee(
             steps,
             epoch,
             lambda: parts.exposure.kept(relevance.kept(engine.parameters()), clicks, side),
             memory=Memory(kind, engine.state, engine.restore, rng, engine.user_arrays),
-            facts={"engine": name} | data.facts | ({"ranks": others.size} if others else {}),
+            facts={"engine": name} | data.facts | ({"workers": workers.size} if workers else {}),
         )
         if parts.learning is None:
             return trainee
@@ -241,6 +254,7 @@ class ComposedMethod(TrainedMethod):
             given=data.given_pairs(),
             drawing=parts.drawing,
             relevance=relevance,
+            workers=workers,
         )
         return trainee if clock is None else clock.beside(trainee, engine)
 

@@ -20,6 +20,7 @@ from unexposed.ranking.blocks import Block
 from unexposed.settings import setting
 from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 Array = NDArray[Any]
 
@@ -52,8 +53,16 @@ class ExpoMF(TrainedMethod):
     )
     initial_scale: float = setting(0.01, "standard deviation of the first vectors", above=0)
 
-    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
-        del progress
+    def trainee(
+        self,
+        clicks: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        workers: Workers | None = None,
+    ) -> Trainee:
+        del progress, workers
         rng = np.random.default_rng(seed)
         state = initial_factors(clicks, self.dim, self.initial_scale, rng)
         prior = np.full(clicks.n_items, self.initial_exposure, dtype=np.float32)

@@ -17,6 +17,7 @@ from unexposed.sampling import validation
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.exposure_clock import ExposureClock
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 ExposureFrom = Literal["auto", "modelled", "shown", "logged"]
 USER_FEATURES = "exposure_feature_weight"  # W of e_u = F_uᵀW, a parameter of the model
@@ -49,10 +50,14 @@ class Guide:
     items: int  # clicked and unclicked items of each; 0: all that the user clicked
     negatives: validation.Negatives
 
-    def from_log(self, clicks: Clicks, rng: np.random.Generator | None = None) -> ValidationSet:
-        return validation.from_log(
-            clicks, users=self.users, items=self.items, negatives=self.negatives, rng=rng
-        )
+    def from_log(
+        self,
+        clicks: Clicks,
+        rng: np.random.Generator | None = None,
+        workers: Workers | None = None,
+    ) -> ValidationSet:
+        how: dict[str, Any] = {"items": self.items, "negatives": self.negatives}
+        return validation.from_log(clicks, users=self.users, **how, rng=rng, workers=workers)
 
 
 GUIDES: dict[str, Guide] = {
@@ -85,18 +90,23 @@ class ExposureLearning:
     checks: bool = False  # whether half of the guide is kept to choose the epoch by
 
     def pairs(
-        self, clicks: Clicks, given: ValidationSet | None, rng: np.random.Generator
+        self,
+        clicks: Clicks,
+        given: ValidationSet | None,
+        rng: np.random.Generator,
+        workers: Workers | None = None,
     ) -> ValidationSet:
         """The pairs of the guide, in the order in which steps use them."""
         if self.checks:
-            return self.halves(clicks, given)[0].shuffled(rng)
-        return (given or self.guide.from_log(clicks, rng)).shuffled(rng)
+            return self.halves(clicks, given, workers)[0].shuffled(rng)
+        return (given or self.guide.from_log(clicks, rng, workers)).shuffled(rng)
 
     def halves(
-        self, clicks: Clicks, given: ValidationSet | None
+        self, clicks: Clicks, given: ValidationSet | None, workers: Workers | None = None
     ) -> tuple[ValidationSet, ValidationSet]:
         """A random half of the pairs to learn from, and the other to choose the epoch by."""
-        pairs = (given or self.guide.from_log(clicks)).shuffled(np.random.default_rng(0))
+        whole = given or self.guide.from_log(clicks, workers=workers)
+        pairs = whole.shuffled(np.random.default_rng(0))
         half = pairs.n_pairs // 2
         if half == 0:
             raise InputError(
@@ -139,10 +149,11 @@ class Exposure:
         side: Side,
         learning: ExposureLearning,
         rng: np.random.Generator,
+        workers: Workers | None,
         **training: Any,
     ) -> ExposureClock | None:
         """What moves the exposure after every epoch; None: nothing of that kind."""
-        del clicks, side, learning, rng, training
+        del clicks, side, learning, rng, workers, training
         return None
 
     def kept(self, learned: Parameters, clicks: Clicks, side: Side) -> Parameters:
@@ -259,6 +270,7 @@ class OnClock(Given):
         side: Side,
         learning: ExposureLearning,
         rng: np.random.Generator,
+        workers: Workers | None,
         **training: Any,
     ) -> ExposureClock | None:
         if learning.strategy == "frozen":
@@ -267,11 +279,12 @@ class OnClock(Given):
             self.form,
             self._start(clicks, side),
             item_level.log_share(clicks.item_counts),
-            learning.pairs(clicks, side.validation, rng),
+            learning.pairs(clicks, side.validation, rng, workers),
             on_training=learning.strategy != "bilevel",
             learning_rate=learning.learning_rate,
             weight_decay=learning.weight_decay,
             rng=rng,
+            workers=workers,
             **training,
         )
 

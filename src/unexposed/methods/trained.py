@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Traffic
 from unexposed.errors import InputError
@@ -20,14 +19,15 @@ from unexposed.ranking.held_out import (
     NOTHING_SHOWN,
     ByTraffic,
     Criterion,
-    held_out_quality,
     qualities,
+    quality_of_users,
 )
 from unexposed.ranking.verdict import on_held_out
 from unexposed.sampling.validation import ValidationSet
 from unexposed.settings import setting
 from unexposed.training.loop import Loop, Result, Trainee, Training, keeping, refitted, run
 from unexposed.training.side import Parameters, Side, shares
+from unexposed.workers import Workers, mean, several
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,15 @@ class TrainedMethod(Recommender):
     )
 
     @abstractmethod
-    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
+    def trainee(
+        self,
+        clicks: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        workers: Workers | None = None,
+    ) -> Trainee:
         """Prepare a training of this method on these clicks."""
 
     @property
@@ -75,7 +83,9 @@ class TrainedMethod(Recommender):
     def judges_among_shown(self) -> bool:
         return self.chooses_by.among == "shown"
 
-    def loop(self, clicks: Clicks, held_out: Clicks, side: Side) -> Loop:
+    def loop(
+        self, clicks: Clicks, held_out: Clicks, side: Side, workers: Workers | None = None
+    ) -> Loop:
         """The training loop, with the criterion on the held-out clicks to choose the epoch."""
         others = side.passed_over
         if held_out.n_clicks and self.judges_among_shown and others is None:
@@ -83,7 +93,8 @@ class TrainedMethod(Recommender):
 
         def quality(parameters: Parameters) -> float:
             scores = partial(self.scores, parameters, clicks=clicks)
-            return held_out_quality(scores, clicks, held_out, self.chooses_by, others)
+            values = quality_of_users(scores, clicks, held_out, self.chooses_by, others, workers)
+            return mean(values, workers)
 
         chooses = quality if held_out.n_clicks else None
         return Loop(self.name, self.epochs, self.patience, chooses, self.quality_window)
@@ -112,11 +123,11 @@ class TrainedMethod(Recommender):
         }
         return f" with these settings: {cures[part]}" if part in cures else ""
 
-    def check_ranks(self) -> None:
-        super().check_ranks()
-        if ranks.several() and self.judges_among_shown:
+    def check_workers(self) -> None:
+        super().check_workers()
+        if several() and self.judges_among_shown:
             raise InputError(
-                "several ranks cannot choose by what was shown: give another criterion, or train "
+                "several workers cannot choose by what was shown: give another criterion, or train "
                 "in one process"
             )
 
@@ -147,37 +158,46 @@ class TrainedMethod(Recommender):
     def train(self, given: Training) -> Result:
         side, choice = self._parted(given.side)
         given = replace(given, side=side)
-        loop = self.loop(given.clicks, given.held_out, side)
+        loop = self.loop(given.clicks, given.held_out, side, given.workers)
         if choice is not None:
             loop = replace(loop, quality=self._quality_by(choice, given))
         result = self._run(loop, given)
         if given.held_out.n_clicks == 0:
             return result
-        with keeping(result):
+        with keeping(result, given.workers):
             result[1].update(self._judged(result[0], given))
-        if not self.refit:
-            return result
-        epochs, every = result[1]["best_epoch"], given.clicks.union(given.held_out)
-        kept = given.checkpoint
-        second = replace(
-            given, clicks=every, checkpoint=None if kept is None else kept.second(epochs=epochs)
-        )
-        loop = Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
-        return refitted(result, lambda: self._run(loop, second), n_clicks=every.n_clicks)
+            if not self.refit:
+                return result
+            every = given.clicks.union(given.held_out, given.workers)
+            epochs, kept = result[1]["best_epoch"], given.checkpoint
+            again = None if kept is None else kept.second(epochs=epochs)
+            second = replace(given, clicks=every, checkpoint=again)
+            loop = Loop(f"{self.name}, all clicks", epochs, patience=0, quality=None)
+            return refitted(result, self._run(loop, second), n_clicks=every.n_clicks)
 
     def _run(self, loop: Loop, given: Training) -> Result:
         trainee = self.trainee(
-            given.clicks, seed=given.seed, side=given.side, progress=given.progress
+            given.clicks,
+            seed=given.seed,
+            side=given.side,
+            progress=given.progress,
+            workers=given.workers,
         )
-        return run(loop, trainee, progress=given.progress, checkpoint=given.checkpoint)
+        return run(
+            loop,
+            trainee,
+            progress=given.progress,
+            checkpoint=given.checkpoint,
+            workers=given.workers,
+        )
 
     def _judged(self, parameters: Parameters, given: Training) -> dict[str, Any]:
         """The quality of the chosen epoch by every criterion, and its verdict."""
-        clicks, held_out = given.clicks, given.held_out
-        scores = partial(self.scores, parameters, clicks=clicks)
+        scores = partial(self.scores, parameters, clicks=given.clicks)
+        parts, workers = (given.clicks, given.held_out), given.workers
         return {
-            "criteria": qualities(scores, clicks, held_out, given.side.passed_over),
-            "verdict": on_held_out(scores, given.rivals, clicks, held_out, self.chooses_by),
+            "criteria": qualities(scores, *parts, given.side.passed_over, workers),
+            "verdict": on_held_out(scores, given.rivals, *parts, self.chooses_by, workers),
         }
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.engine.objective import Strategy
 from unexposed.errors import InputError
@@ -13,6 +12,7 @@ from unexposed.methods.exposures import GUIDES, Exposure, ExposureLearning, Gate
 from unexposed.settings import setting
 from unexposed.training.loop import Loop
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers, mean
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,19 @@ class UBO(PopularitySettings, PointwiseMethod):
         uses = super().traffic_uses()
         return ["training", "guide", *uses[1:]] if self.traffic_use == "both" else uses
 
-    def loop(self, clicks: Clicks, held_out: Clicks, side: Side) -> Loop:
-        loop = super().loop(clicks, held_out, side)
+    def loop(
+        self, clicks: Clicks, held_out: Clicks, side: Side, workers: Workers | None = None
+    ) -> Loop:
+        loop = super().loop(clicks, held_out, side, workers)
         if self.epoch_by != "validation":
             return loop
-        _, check = self.learning().halves(clicks, side.validation)
+        _, check = self.learning().halves(clicks, side.validation, workers)
 
         def quality(parameters: Parameters) -> float:
             vectors = self.vectors(parameters)
             if vectors is None:
                 raise InputError("epoch_by=validation needs relevance=dot: use epoch_by=held_out")
             losses = validation_losses(Factors(*vectors), check.users, check.items, check.relevant)
-            return -over_ranks.mean(losses)
+            return -mean(losses, workers)
 
         return replace(loop, quality=quality, window=1)

@@ -17,6 +17,7 @@ from unexposed.progress import Progress
 from unexposed.settings import setting
 from unexposed.training.loop import Trainee
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,16 @@ class WMF(TrainedMethod):
     )
     initial_scale: float = setting(0.1, "standard deviation of the first vectors", above=0)
 
-    def trainee(self, clicks: Clicks, *, seed: int, side: Side, progress: Progress) -> Trainee:
-        del progress
+    def trainee(
+        self,
+        clicks: Clicks,
+        *,
+        seed: int,
+        side: Side,
+        progress: Progress,
+        workers: Workers | None = None,
+    ) -> Trainee:
+        del progress, workers
         rng = np.random.default_rng(seed)
         matrix = self._weighted(clicks)
         by_item = sp.csr_array(matrix.T)

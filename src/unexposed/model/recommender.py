@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
-from unexposed import ranks
 from unexposed import settings as checks
 from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks, check_clicks
@@ -27,6 +26,7 @@ from unexposed.training.divided import check_alone, divided
 from unexposed.training.fingerprint import fingerprint
 from unexposed.training.loop import Result, Training
 from unexposed.training.side import HELD_OUT_FRACTION, Parameters, Side, without_traffic
+from unexposed.workers import Workers, several, together
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Recommender(HasCard, ABC):
 
         `rival` is a simpler method, trained on the same clicks for the model's verdict alone.
 
-        In a process group of torch.distributed all ranks call this with the same arguments, or with
-        their own parts of a log, and train together; each returns a model of its own users (see
-        docs/scaling.md).
+        In a process group of torch.distributed all workers call this with the same arguments, or
+        with their own parts of a log, and train together; each returns a model of its own users:
+        see docs/scaling.md.
         """
         for given in [clicks] if held_out is None else [clicks, held_out]:
             check_clicks(given, of=self.name)
@@ -113,7 +113,7 @@ class Recommender(HasCard, ABC):
             raise InputError(f"{self.name} cannot learn from a log without clicks")
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seed must be between 0 and 2^63 − 1, got {seed}")
-        self.check_ranks()
+        self.check_workers()
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
             raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
@@ -122,7 +122,7 @@ class Recommender(HasCard, ABC):
             told["side"] = beside
         if side.traffic is not None:
             told["traffic"] = len(side.traffic)
-        with ranks.together() as others, _shown(progress, others) as shown:
+        with together() as workers, _shown(progress, workers) as shown:
             clicks = clicks.checked()
             encodings, side = side.encodings(), side.aligned(clicks)
             if encodings:
@@ -131,18 +131,20 @@ class Recommender(HasCard, ABC):
             if side.impressions is None and clicks.shown is not None and uses:
                 side = replace(side, impressions=clicks.shown)
             side.check_ids(clicks)
-            if others is None:
+            if workers is None:
                 check_alone(clicks)
             else:
                 clicks, held_out, side = divided(
-                    self, clicks, held_out, side, seed=seed, ranks=others
+                    self, clicks, held_out, side, seed=seed, workers=workers
                 )
             if held_out is None:
                 seen = clicks
-                clicks, held_out = clicks.hold_out(fraction=HELD_OUT_FRACTION, seed=seed)
+                clicks, held_out = clicks.hold_out(
+                    fraction=HELD_OUT_FRACTION, seed=seed, workers=workers
+                )
             else:
-                seen = clicks.union(held_out)
-            if others is None:
+                seen = clicks.union(held_out, workers)
+            if workers is None:
                 shows = side.passed_over or side.impressions or clicks.shown
                 side = replace(side, passed_over=passed_over(shows, clicks, held_out))
             side = side.without_held_out(clicks, held_out)
@@ -164,17 +166,18 @@ class Recommender(HasCard, ABC):
                 return Model(self, parameters, seen.pairs_alone(), facts, place)
 
             try:
-                rivals = _rivals(rival, clicks, held_out, seed=seed)
-                training = Training(clicks, held_out, seed, side, shown, kept, rivals)
+                alone = rival if workers is None else None
+                rivals = _rivals(alone, clicks, held_out, seed=seed)
+                training = Training(clicks, held_out, seed, side, shown, kept, rivals, workers)
                 return model(self.train(training))
             except Interrupted as stopped:
                 raise Interrupted(model(stopped.result)) from None
 
-    def check_ranks(self) -> None:
+    def check_workers(self) -> None:
         """In a process group, refuse what trains in one process only."""
-        if ranks.several() and not self.divides:
+        if several() and not self.divides:
             raise InputError(
-                f"{self.name} cannot be trained by several ranks: train it in one process"
+                f"{self.name} cannot be trained by several workers: train it in one process"
             )
 
     @property
@@ -254,10 +257,10 @@ def _rivals(rival: Recommender | None, clicks: Clicks, held_out: Clicks, *, seed
     return {rival.name: scores}
 
 
-def _shown(progress: show.Progress | None, others: ranks.Ranks | None) -> show.Progress:
-    """What was asked for; by default a bar on a terminal, of rank 0 alone."""
+def _shown(progress: show.Progress | None, workers: Workers | None) -> show.Progress:
+    """What was asked for; by default a bar on a terminal, of the first worker alone."""
     if progress is not None:
         return progress
-    if others is not None and others.rank > 0:
+    if workers is not None and workers.number > 0:
         return show.Silent()
     return show.on_terminal(otherwise=show.Silent)

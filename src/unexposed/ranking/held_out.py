@@ -7,13 +7,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.share import smallest
 from unexposed.errors import InputError, did_you_mean
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores, in_whole, pair_hash
 from unexposed.ranking.rank import rank_among, rank_catalogue, rank_judged
+from unexposed.workers import Workers, moments
 
 Draw = Literal["all", "wtd"]
 Among = Literal["unclicked", "shown"]
@@ -85,7 +86,7 @@ def held_out_quality(
     With a number of candidates, the expected value when each held-out item is ranked among so many
     of them, each drawn in proportion to its clicks^`candidates_exponent`.
     """
-    return over_ranks.mean(quality_of_users(scores, clicks, held_out, by, others))
+    return float(quality_of_users(scores, clicks, held_out, by, others).mean())
 
 
 def quality_of_users(
@@ -94,12 +95,13 @@ def quality_of_users(
     held_out: Clicks,
     by: Criterion,
     others: Impressions | None = None,
+    workers: Workers | None = None,
 ) -> metrics.PerUser:
     """The estimate of `held_out_quality` for each user with a held-out click that counts.
 
     `others` are what `passed_over` gives, for a criterion that asks what was shown.
     """
-    return quality(ranked(scores, clicks, held_out, by, others), by)
+    return quality(ranked(scores, clicks, held_out, by, others, workers), by)
 
 
 def passed_over(shown: Impressions | None, clicks: Clicks, held_out: Clicks) -> Impressions | None:
@@ -118,6 +120,7 @@ def ranked(
     held_out: Clicks,
     by: Criterion,
     others: Impressions | None = None,
+    workers: Workers | None = None,
 ) -> metrics.Ranking:
     """Rank the held-out clicks that count among the criterion's candidates.
 
@@ -125,7 +128,7 @@ def ranked(
     """
     wanted = Judgements.from_clicks(held_out)
     if by.draw == "wtd":
-        wanted = wanted.pick(as_if_uniform(clicks, held_out))
+        wanted = wanted.pick(as_if_uniform(clicks, held_out, workers))
     if by.among == "shown":
         if others is None:
             raise InputError(NOTHING_SHOWN)
@@ -148,21 +151,26 @@ def quality(ranking: metrics.Ranking, by: Criterion) -> metrics.PerUser:
     if not by.pooled:
         return found
     weight = ranking.sum_by_user(ranking.weights)
-    return found * weight / over_ranks.mean(weight)
+    return found * weight / weight.mean()
 
 
 def qualities(
-    scores: Scores, clicks: Clicks, held_out: Clicks, others: Impressions | None = None
+    scores: Scores,
+    clicks: Clicks,
+    held_out: Clicks,
+    others: Impressions | None = None,
+    workers: Workers | None = None,
 ) -> Rated:
     """The held-out quality by each criterion that can judge, and its standard error over users.
 
     `others` are what `passed_over` gives; without them no criterion asks what was shown.
     """
     able = {n: by for n, by in CRITERIA.items() if by.among != "shown" or others is not None}
-    values = [quality_of_users(scores, clicks, held_out, by, others) for by in able.values()]
+    parts = scores, clicks, held_out
+    values = [quality_of_users(*parts, by, others, workers) for by in able.values()]
     return {
         name: [found.mean, float(found.deviation / np.sqrt(found.n))]
-        for name, found in zip(able, over_ranks.moments(*values), strict=True)
+        for name, found in zip(able, moments(*values, workers=workers), strict=True)
     }
 
 
@@ -188,7 +196,9 @@ def candidate_mass(item_counts: NDArray[Any], *, exponent: float) -> NDArray[np.
     return np.rint((counts / counts.max(initial=1)) ** exponent * 2.0**31).astype(np.int64)
 
 
-def as_if_uniform(clicks: Clicks, held_out: Clicks) -> NDArray[np.bool_]:
+def as_if_uniform(
+    clicks: Clicks, held_out: Clicks, workers: Workers | None = None
+) -> NDArray[np.bool_]:
     """A draw of half of the held-out clicks that looks as if exposure had been uniform.
 
     Carraro and Bridge (SAC 2020), WTD_H: a click is drawn, without replacement, with a weight of
@@ -205,7 +215,7 @@ def as_if_uniform(clicks: Clicks, held_out: Clicks) -> NDArray[np.bool_]:
     wanted = int(np.ceil(held_out.n_clicks * DRAWN))
     if held_out.share is not None:
         # the bits of floats from 0 on ascend as they do; + 0.0: −0 has other bits
-        return over_ranks.smallest((late + 0.0).view(np.uint64), held_out.numbers, wanted)
+        return smallest((late + 0.0).view(np.uint64), held_out.numbers, wanted, workers)
     drawn = np.zeros(len(held_out), dtype=bool)
     drawn[np.argsort(late, kind="stable")[:wanted]] = True
     return drawn

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from unexposed.cards import Card, HasCard, number, signed
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.ranking import metrics
 from unexposed.ranking.blocks import Scores
 from unexposed.ranking.held_out import Criterion, quality, ranked
+from unexposed.workers import Workers, in_all, moments
 
 RIVAL = "popularity"
 RIVALS = {RIVAL: "the popular list", "mf": "mf"}  # that `fit` may set a model beside
@@ -106,7 +106,7 @@ class Verdict(HasCard):
         return Card("Warning" if self.warns else "Verdict", note=self.text)
 
 
-def gains(model: Values, rival: Values) -> dict[str, Gain]:
+def gains(model: Values, rival: Values, workers: Workers | None = None) -> dict[str, Gain]:
     """Compare the values of the same users by a paired t-test, for each metric or reading.
 
     t = d̄ / (s / √n) with n − 1 degrees of freedom, of the differences d. A metric that some users
@@ -116,9 +116,10 @@ def gains(model: Values, rival: Values) -> dict[str, Gain]:
     for name, ours in model.items():
         theirs = rival[name]
         finite = np.isfinite(ours).all() and np.isfinite(theirs).all()
-        if not finite or over_ranks.count(len(ours)) < FEWEST:
+        if not finite or in_all(len(ours), workers) < FEWEST:
             continue
-        (n, mean, deviation), own, other = over_ranks.moments(ours - theirs, ours, theirs, ddof=1)
+        columns = ours - theirs, ours, theirs
+        (n, mean, deviation), own, other = moments(*columns, ddof=1, workers=workers)
         error = float(deviation / np.sqrt(n))
         half = float(stdtrit(n - 1, 0.975)) * error
         p = float(2 * stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
@@ -144,10 +145,16 @@ def from_json(said: Mapping[str, Any]) -> dict[str, dict[str, Gain]]:
 
 
 def on_held_out(
-    model: Scores, rivals: Rivals, clicks: Clicks, held_out: Clicks, by: Criterion
+    model: Scores,
+    rivals: Rivals,
+    clicks: Clicks,
+    held_out: Clicks,
+    by: Criterion,
+    workers: Workers | None = None,
 ) -> dict[str, Any]:
     """The gain over the popular list and each rival on held-out clicks, by every reading."""
-    ours = _readings(model, clicks, held_out, by)
+    parts = clicks, held_out, by, workers
+    ours = _readings(model, *parts)
     counts = clicks.item_counts.astype(np.float32)
 
     def popular(users: NDArray[Any]) -> NDArray[np.float32]:
@@ -155,11 +162,13 @@ def on_held_out(
 
     every: Rivals = {RIVAL: lambda: popular, **rivals}
     return to_json(
-        {name: gains(ours, _readings(one(), clicks, held_out, by)) for name, one in every.items()}
+        {name: gains(ours, _readings(one(), *parts), workers) for name, one in every.items()}
     )
 
 
-def _readings(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -> Values:
+def _readings(
+    scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion, workers: Workers | None
+) -> Values:
     """A value for each user with every held-out click alike, and one by this criterion.
 
     A criterion that does not weigh popular items down adds nothing to the first reading.
@@ -168,7 +177,7 @@ def _readings(scores: Scores, clicks: Clicks, held_out: Clicks, by: Criterion) -
     ranking = ranked(scores, clicks, held_out, replace(by, draw="all"))
     found = {"clicks": metrics.ndcg(ranking, K)}
     if by.draw != "all":
-        ranking = ranked(scores, clicks, held_out, by)
+        ranking = ranked(scores, clicks, held_out, by, workers=workers)
     if by.exponent > -1 or by.draw != "all":
         found["weighed"] = quality(ranking, by)
     return found

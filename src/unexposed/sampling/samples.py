@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
@@ -16,6 +15,7 @@ from unexposed.sampling import draw, draw_own
 from unexposed.sampling.chances import EVEN, Chances, chances
 from unexposed.sampling.marks import Marks
 from unexposed.sampling.pool import Pool
+from unexposed.workers import Workers, summed
 
 Weighting = Literal["none", "unbiased"]
 Source = Literal["unclicked", "catalogue", "shown"]
@@ -163,7 +163,7 @@ class Drawing:
         """What draws the epochs of this log; `pairs`, ordered, are what "shown" draws from."""
         if clicks.share is not None and (self.every_pair or pairs is not None):
             raise InputError(
-                "several ranks draw negatives from the unclicked items or the catalogue: use "
+                "several workers draw negatives from the unclicked items or the catalogue: use "
                 "pairs=sampled without negatives_from=shown, or train in one process"
             )
         law = self.law(clicks)
@@ -216,14 +216,13 @@ class Drawing:
             each = each * clicks.n_items * law.of_item
         return each.astype(np.float32)
 
-    def log_odds(self, clicks: Clicks) -> float:
+    def log_odds(self, clicks: Clicks, workers: Workers | None = None) -> float:
         """The log-odds of a click among the weighted pairs of an epoch: log(clicks / Σ weights)."""
         n = clicks.user_counts
         left = (n > 0) * (clicks.n_items - n)  # the unclicked pairs of users with clicks
         finds = left > 0 if self.source == "unclicked" else n > 0
-        n_clicks, n_left, n_found = ranks.summed(
-            np.array([len(clicks), left.sum(), (finds * n).sum()])
-        )
+        own = np.array([len(clicks), left.sum(), (finds * n).sum()])
+        n_clicks, n_left, n_found = summed(own, workers)
         weights = float(n_left)
         if not self.every_pair and self.weighting == "none":
             weights = float(n_found) * self.negatives

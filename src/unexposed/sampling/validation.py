@@ -6,13 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Judgements
 from unexposed.data.pairs import Indices, pair_keys
-from unexposed.data.share import Share
+from unexposed.data.share import Share, before, smallest
 from unexposed.errors import InputError
+from unexposed.workers import Workers, in_all, summed
 
 Negatives = Literal["popular", "drawn"]
 BLOCK = 1 << 20  # draws that ranks look up at a time
@@ -96,6 +95,7 @@ def from_log(
     negatives: Negatives = "popular",
     disliked: tuple[Indices, Indices] | None = None,
     rng: np.random.Generator | None = None,
+    workers: Workers | None = None,
 ) -> ValidationSet:
     """The most active users, each with its most popular clicked items and as many unclicked ones.
 
@@ -105,7 +105,7 @@ def from_log(
     index. `disliked` pairs (ratings below the threshold) replace the unclicked items of users who
     have any.
     """
-    chosen = most_active(clicks, users)
+    chosen = most_active(clicks, users, workers)
     by_popularity = np.argsort(-clicks.item_counts, kind="stable").astype(np.int32)
     place = np.empty(clicks.n_items, dtype=np.int64)  # 0 for the most popular item
     place[by_popularity] = np.arange(clicks.n_items)
@@ -117,7 +117,7 @@ def from_log(
         pairs.append((disliked[0][taken], disliked[1][taken]))
         chosen[disliked[0]] = False
     if negatives == "drawn":
-        pairs.append(_drawn(clicks, clicks.users[liked & chosen[clicks.users]], rng))
+        pairs.append(_drawn(clicks, clicks.users[liked & chosen[clicks.users]], rng, workers))
     else:
         pairs.append(_most_popular(clicks, np.flatnonzero(chosen), items, by_popularity))
     relevant = np.repeat([True, False], [len(pairs[0][0]), sum(len(u) for u, _ in pairs[1:])])
@@ -126,26 +126,28 @@ def from_log(
     columns = of[order], what[order], relevant[order]
     if clicks.share is None:
         return ValidationSet(*columns)
-    position = _places(columns[0], clicks.share)
-    return ValidationSet(*columns, position=position, total=over_ranks.count(len(position)))
+    position = _places(columns[0], clicks.share, workers)
+    return ValidationSet(*columns, position=position, total=in_all(len(position), workers))
 
 
-def most_active(clicks: Clicks, fraction: float) -> NDArray[np.bool_]:
+def most_active(
+    clicks: Clicks, fraction: float, workers: Workers | None = None
+) -> NDArray[np.bool_]:
     """Which users are among this fraction of all, by their clicks; ties go to the lower index."""
     if clicks.share is not None:
         wanted = max(1, int(clicks.share.n_users * fraction))
         fewer = (clicks.n_items - clicks.user_counts).astype(np.uint64)
-        return over_ranks.smallest(fewer, clicks.share.users, wanted)
+        return smallest(fewer, clicks.share.users, wanted, workers)
     order = np.argsort(-clicks.user_counts, kind="stable")
     chosen = np.zeros(clicks.n_users, dtype=bool)
     chosen[order[: max(1, int(len(order) * fraction))]] = True
     return chosen
 
 
-def _places(users: Indices, share: Share) -> NDArray[np.int64]:
+def _places(users: Indices, share: Share, workers: Workers | None) -> NDArray[np.int64]:
     """The place of each pair among the pairs of all ranks; both are ordered by user."""
     counts = np.bincount(users, minlength=len(share.users))
-    first = over_ranks.before(counts, share.users, share.n_users)
+    first = before(counts, share.users, share.n_users, workers)
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(users))
 
 
@@ -174,26 +176,31 @@ def _most_popular(
 
 
 def _drawn(
-    clicks: Clicks, users: Indices, rng: np.random.Generator | None
+    clicks: Clicks, users: Indices, rng: np.random.Generator | None, workers: Workers | None
 ) -> tuple[Indices, Indices]:
     """Draw an item for each entry in proportion to its clicks, and leave out clicked pairs."""
     rng = rng or np.random.default_rng(0)
     if clicks.share is None:
         items = rng.choice(clicks.items, len(users))
     else:
-        items = _drawn_of_all(clicks, clicks.share, _places(users, clicks.share), rng)
+        places = _places(users, clicks.share, workers)
+        items = _drawn_of_all(clicks, clicks.share, places, rng, workers)
     fresh = ~np.isin(pair_keys(users, items, clicks.n_items), clicks.keys)
     return users[fresh], items[fresh]
 
 
 def _drawn_of_all(
-    clicks: Clicks, share: Share, places: NDArray[np.int64], rng: np.random.Generator
+    clicks: Clicks,
+    share: Share,
+    places: NDArray[np.int64],
+    rng: np.random.Generator,
+    workers: Workers | None,
 ) -> Indices:
     """The items at these places among all that one process would draw, block by block.
 
     Each rank fills in the items of its own clicks.
     """
-    found, n = np.empty(len(places), dtype=np.int32), over_ranks.count(len(places))
+    found, n = np.empty(len(places), dtype=np.int32), in_all(len(places), workers)
     with_clicks = np.flatnonzero(clicks.user_counts)
     first = np.concatenate([[-1], share.first_click[with_clicks]])  # −1: before all own clicks
     start, counts = (
@@ -206,7 +213,7 @@ def _drawn_of_all(
         is_own = number < counts[at]
         items = np.zeros(len(click), dtype=np.int32)
         items[is_own] = clicks.items[(start[at] + number)[is_own]]
-        items = ranks.summed(items)
+        items = summed(items, workers)
         own = slice(*np.searchsorted(places, (begin, begin + BLOCK)).tolist())
         found[own] = items[places[own] - begin]
     return found

@@ -1,4 +1,4 @@
-"""The inputs of a training, divided among ranks: each has its own users, and all have the items."""
+"""The inputs of a training, divided among workers: own users each, and all items."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -11,9 +11,9 @@ from unexposed import settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.share import Share, cut
 from unexposed.errors import InputError
-from unexposed.ranks import Ranks
 from unexposed.training.fingerprint import log_fingerprint, side_fingerprint
 from unexposed.training.side import Side
+from unexposed.workers import Workers
 
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
@@ -23,7 +23,7 @@ OF_ALL_USERS = ("impressions", "passed_over", "traffic", "validation", "start")
 
 
 class Inputs(NamedTuple):
-    """What one rank learns from."""
+    """What one worker learns from."""
 
     clicks: Clicks
     held_out: Clicks | None
@@ -31,10 +31,10 @@ class Inputs(NamedTuple):
 
 
 def check_alone(clicks: Clicks) -> None:
-    """Outside a process group, refuse clicks that ranks have divided."""
+    """Outside a process group, refuse clicks that workers have divided."""
     if clicks.share is not None:
         raise InputError(
-            "these clicks are one rank's part of a log: train on them in its process group, or "
+            "these clicks are one worker's part of a log: train on them in its process group, or "
             "read the whole log"
         )
 
@@ -46,23 +46,23 @@ def divided(
     side: Side,
     *,
     seed: int,
-    ranks: Ranks,
+    workers: Workers,
 ) -> Inputs:
-    """This rank's part of the inputs: a log that every rank holds whole is cut, others are.
+    """This worker's part of the inputs: a log that every worker holds whole is cut, others are.
 
-    Ranks that were given different things say so.
+    Workers that were given different things say so.
     """
     for part in OF_ALL_USERS:
         if part in side.given():
             raise InputError(
-                f"several ranks cannot train with {part}: leave it out, or train in one process"
+                f"several workers cannot train with {part}: leave it out, or train in one process"
             )
-    ranks.check_alike(_known_to_all(method, clicks, held_out, side, seed))
+    workers.check_alike(_known_to_all(method, clicks, held_out, side, seed))
     if clicks.share is None:
-        clicks = cut(clicks, ranks)
+        clicks = cut(clicks, workers)
         side = _of_users(side, _share(clicks).users)
     if held_out is not None and held_out.share is None:
-        held_out = cut(held_out, ranks)
+        held_out = cut(held_out, workers)
     return Inputs(clicks, held_out, side)
 
 
@@ -74,7 +74,7 @@ def _share(clicks: Clicks) -> Share:
 def _known_to_all(
     method: "Recommender", clicks: Clicks, held_out: Clicks | None, side: Side, seed: int
 ) -> dict[str, Any]:
-    """What every rank must have been given alike, hashed where it is large."""
+    """What every worker must have been given alike, hashed where it is large."""
     if clicks.share is not None:
         side = replace(side, user_features=None, exposure=_if_of_items(side.exposure))
     found = {"the method": method.name, **settings.values(method), "the seed": seed}

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
-from unexposed.data import over_ranks
 from unexposed.data.clicks import Clicks
+from unexposed.data.share import before
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
 from unexposed.engine.objective import Engine
 from unexposed.errors import InputError
@@ -25,6 +24,7 @@ from unexposed.ranking.blocks import parts
 from unexposed.sampling.samples import Drawing
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.loop import Trainee
+from unexposed.workers import Workers, in_all, summed
 
 PAIRS_A_STEP = 20_000_000  # of a larger log, a step looks at a random part of the users
 
@@ -52,11 +52,12 @@ class ExposureClock:
         learning_rate: float,
         weight_decay: float,
         rng: np.random.Generator,
+        workers: Workers | None = None,
     ) -> None:
         self._form, self._start, self._share, self._guide = FORMS[form], start, share, guide
         self._clicks, self._drawing, self._given = learned_from, drawing, given
         self._relevance, self._on_training, self._rng = relevance, on_training, rng
-        self._rates = learning_rate, weight_decay
+        self._rates, self._workers = (learning_rate, weight_decay), workers
         self._state: dict[str, NDArray[Any]] = {
             "alpha": start.copy(),
             "first": np.zeros_like(start),
@@ -130,7 +131,7 @@ class ExposureClock:
         )
 
     def _on_items(self, factors: Factors) -> NDArray[np.float64]:
-        """∂/∂m of each item, summed over ranks; a part of the users stands for all of them."""
+        """∂/∂m of each item, summed over workers; a part of the users stands for all of them."""
         exposure, taken = self.table(), self._users()
         blocks = self._blocks(taken)
         if self._on_training:
@@ -140,7 +141,7 @@ class ExposureClock:
             direction = item_level.validation_gradient(
                 factors, guide.users, guide.items, guide.relevant
             )
-            direction = direction._replace(items=ranks.summed(direction.items))
+            direction = direction._replace(items=summed(direction.items, self._workers))
             for table in self._relevance.tables.values():
                 if table.rows != "shared" and table.fixed is not None:
                     getattr(direction, table.rows)[:, table.fixed] = 0.0  # a look-ahead stays there
@@ -153,19 +154,22 @@ class ExposureClock:
         for part in found:
             total += part
         n_users = int(np.count_nonzero(self._clicks.user_counts))
-        return ranks.summed(total) * (over_ranks.count(n_users) / over_ranks.count(len(taken)))
+        each = in_all(n_users, self._workers) / in_all(len(taken), self._workers)
+        return summed(total, self._workers) * each
 
     def _users(self) -> NDArray[Any]:
         """The users of a step: all with clicks, or as many of them as it may look at."""
         clicked, share = self._clicks.user_counts > 0, self._clicks.share
         with_clicks = np.flatnonzero(clicked)
-        n, most = over_ranks.count(len(with_clicks)), max(1, PAIRS_A_STEP // self._clicks.n_items)
+        n, most = in_all(len(with_clicks), self._workers), PAIRS_A_STEP // self._clicks.n_items
+        most = max(1, most)
         if n <= most:
             return with_clicks
         taken = np.sort(self._rng.choice(n, most, replace=False))  # of the users with clicks
         if share is None:
             return with_clicks[taken]
-        places = over_ranks.before(clicked.astype(np.int64), share.users, share.n_users)
+        own = clicked.astype(np.int64), share.users, share.n_users
+        places = before(*own, self._workers)
         return with_clicks[np.isin(places[with_clicks], taken)]
 
     def _blocks(self, taken: NDArray[Any]) -> Iterator[Block]:

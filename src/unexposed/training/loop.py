@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from unexposed import ranks
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError, Interrupted
 from unexposed.progress import Progress, Tick
@@ -17,6 +16,7 @@ from unexposed.ranking.verdict import Rivals
 from unexposed.tensors import refusing
 from unexposed.training.checkpoint import CHECKPOINT, Checkpoint, Course, Memory
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import Workers
 
 COMPLETE, INTERRUPTED = "all epochs done", "interrupted"  # how a training ended
 Result = tuple[Parameters, dict[str, Any]]  # what was learned, and facts about the training
@@ -33,6 +33,7 @@ class Training:
     progress: Progress
     checkpoint: Checkpoint | None = None
     rivals: Rivals = field(default_factory=dict)  # that the verdict sets the model beside
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,18 @@ class Trainee:
 
 
 def run(
-    loop: Loop, trainee: Trainee, *, progress: Progress, checkpoint: Checkpoint | None = None
+    loop: Loop,
+    trainee: Trainee,
+    *,
+    progress: Progress,
+    checkpoint: Checkpoint | None = None,
+    workers: Workers | None = None,
 ) -> Result:
     """The parameters of the best epoch and the facts of the training.
 
     Without held-out clicks the last epoch is kept. A loss that is not finite ends the training and
     keeps the best epoch so far; if there is none, it is an error. Ctrl-C raises `Interrupted` with
-    the best epoch so far; several ranks, which stop at different steps, end without a model.
+    the best epoch so far; workers, which stop at different steps, end without a model.
     With a checkpoint a killed training can resume and ends with the same bits.
     """
     started, memory = time.monotonic(), trainee.memory
@@ -98,7 +104,7 @@ def run(
             if memory is not None and checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(course, memory, started=started, progress=progress)
     except KeyboardInterrupt:
-        if course.best is None or ranks.current() is not None:  # ranks stop at different steps
+        if course.best is None or workers is not None:  # they stop at different steps
             raise
         ended, interrupted = INTERRUPTED, True
     if course.best is None:
@@ -131,25 +137,23 @@ def peak(facts: dict[str, Any]) -> int | None:
 
 
 @contextmanager
-def keeping(result: Result) -> Iterator[None]:
-    """Let Ctrl-C during later work raise `Interrupted` with this result; not in several ranks."""
+def keeping(result: Result, workers: Workers | None) -> Iterator[None]:
+    """Let Ctrl-C during later work raise `Interrupted` with this result; not among workers."""
     try:
         yield
     except KeyboardInterrupt:
-        if ranks.current() is not None:
+        if workers is not None:
             raise
         parameters, facts = result
         raise Interrupted((parameters, facts | {"ended": INTERRUPTED})) from None
 
 
-def refitted(result: Result, train: Callable[[], Result], *, n_clicks: int) -> Result:
+def refitted(first: Result, second: Result, *, n_clicks: int) -> Result:
     """The result of a second training, or of the first if the second did not reach its end."""
-    parameters, facts = result
-    with keeping(result):
-        learned, second = train()
-    if second["ended"] != COMPLETE:
-        return parameters, facts | {"ended": second["ended"]}
-    seconds = facts["seconds"] + second["seconds"]
+    (parameters, facts), (learned, later) = first, second
+    if later["ended"] != COMPLETE:
+        return parameters, facts | {"ended": later["ended"]}
+    seconds = facts["seconds"] + later["seconds"]
     return learned, facts | {"seconds": seconds, "refitted_on": n_clicks}
 
 

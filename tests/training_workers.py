@@ -1,4 +1,4 @@
-"""What each process does in the tests of training over ranks, and how to start them."""
+"""What each process does in the tests of training by workers, and how to start them."""
 
 import multiprocessing
 import pickle
@@ -18,8 +18,8 @@ import torch.multiprocessing
 from numpy.typing import NDArray
 
 from small import clicks_of, make_with
-from unexposed import ranks
-from unexposed.data import over_ranks
+from unexposed import workers
+from unexposed.data import share
 from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Traffic
 from unexposed.data.share import cut
@@ -72,7 +72,7 @@ FACTS = ("losses", "held_out", "best_epoch", "criteria", "verdict", "refitted_on
 
 
 def log(name: str) -> Clicks:
-    """Clicks of 40 users, the last without any; "few": of 3, fewer than four ranks."""
+    """Clicks of 40 users, the last without any; "few": of 3, fewer than four workers."""
     rng = np.random.default_rng(5)
     n_users, n_items = (3, 8) if name == "ubo few" else (40, 15)
     clicked = rng.random((n_users, n_items)) < np.linspace(0.7, 0.1, n_items)
@@ -101,9 +101,9 @@ def fitted(name: str, clicks: Clicks | None = None, **settings: Any) -> Model:
 
 @contextmanager
 def small_blocks() -> Any:
-    """Let ranks go through users and draws in several blocks, as they do in a large log."""
+    """Let workers go through users and draws in several blocks, as they do in a large log."""
     with ExitStack() as stack:
-        for module, name in ((over_ranks, "BLOCK"), (validation, "BLOCK"), (relevance, "ROWS")):
+        for module, name in ((share, "BLOCK"), (validation, "BLOCK"), (relevance, "BLOCK")):
             stack.enter_context(mock.patch.object(module, name, 19))
         yield
 
@@ -126,17 +126,18 @@ def outcome(name: str) -> dict[str, Any]:
 
 def every_outcome(rank: int) -> dict[str, Any]:
     del rank
-    with ranks.together():  # one group for all, which is faster
+    with workers.together():  # one group for all, which is faster
         return {name: outcome(name) for name in CASES}
 
 
 def own(rank: int) -> dict[str, Any]:
-    """What this rank holds: in training, and of the models of a whole and of a divided log."""
+    """What this worker holds: in training, and of the models of a whole and of a divided log."""
     del rank
     method = make_with("ubo", SETTINGS)
-    with ranks.together() as others:
-        clicks = cut(log("ubo"), others)
-        state = method.build(clicks, Side(), np.random.default_rng(0)).state()
+    with workers.together() as group:
+        clicks = cut(log("ubo"), group)
+        rng = np.random.default_rng(0)
+        state = method.build(clicks, Side(), rng, workers=group).state()
         models = [fitted("ubo"), fitted("ubo", clicks)]
     tables = ("user_factors", "exposure_user_factors")
     rows = [state["user_factors"], state["exposure_user_factors.second"]]
@@ -149,25 +150,26 @@ def own(rank: int) -> dict[str, Any]:
 
 
 def answers(rank: int) -> list[Any]:
-    """What this rank finds out about its part of random numbers."""
+    """What this worker finds out about its part of random numbers."""
     found = []
-    with small_blocks(), ranks.together() as others:
+    with small_blocks(), workers.together() as group:
         for values, places in random_numbers():
-            mine = np.flatnonzero(places % others.size == rank)
+            mine = np.flatnonzero(places % group.size == rank)
             users, n_users = np.sort(places[mine]), len(places)
+            before = share.before(values[users] % 9, users, n_users, group)
             found.append(
                 {
-                    "mean": over_ranks.mean(values[mine].astype(np.float64)),
-                    "moments": over_ranks.moments(values[mine].astype(np.float64), ddof=1)[0],
-                    "before": dict(
-                        zip(
-                            users, over_ranks.before(values[users] % 9, users, n_users), strict=True
-                        )
-                    ),
+                    "mean": workers.mean(values[mine].astype(np.float64), group),
+                    "moments": workers.moments(
+                        values[mine].astype(np.float64), ddof=1, workers=group
+                    )[0],
+                    "before": dict(zip(users, before, strict=True)),
                     "smallest": [
                         set(
                             mine[
-                                over_ranks.smallest(values[mine].astype(np.uint64), places[mine], n)
+                                share.smallest(
+                                    values[mine].astype(np.uint64), places[mine], n, group
+                                )
                             ]
                         )
                         for n in range(0, n_users + 2, 7)
@@ -193,7 +195,7 @@ def sentence(work: Callable[[], Any]) -> str:
 
 
 def failures(rank: int) -> dict[str, str]:
-    """What this rank says where rank 1 fails in the middle, trains something else, or is late."""
+    """What this worker says where worker 1 fails, trains something else, or is late."""
     found = {
         name: sentence(lambda name=name: fitted(name, quality_window=1))
         for name in ("wmf", "expomf", "cjmf", "ease")
@@ -211,15 +213,15 @@ def failures(rank: int) -> dict[str, str]:
         if rank == 1:
             stack.enter_context(mock.patch.object(ReferenceEngine, "step", failing))
         found["in a step"] = sentence(lambda: fitted("ubo"))
-    with ranks.together():
+    with workers.together():
         pass  # both come from here at once: the limit is on their next meeting, too
-    with mock.patch.object(ranks, "LIMIT", 3.0), ranks.together() as others:
-        found["late"] = sentence(lambda: late(rank, others))
+    with mock.patch.object(workers, "LIMIT", 3.0), workers.together() as group:
+        found["late"] = sentence(lambda: late(rank, group))
     return found
 
 
 def meeting(rank: int) -> float:
-    """When rank 0 went on, and when rank 1, which is slow, was connected."""
+    """When worker 0 went on, and when worker 1, which is slow, was connected."""
     new_group, times = dist.new_group, list[float]()
 
     def slow(**options: Any) -> Any:
@@ -228,36 +230,36 @@ def meeting(rank: int) -> float:
         times.append(time.monotonic())
         return group
 
-    with mock.patch.object(dist, "new_group", slow if rank == 1 else new_group), ranks.together():
+    with mock.patch.object(dist, "new_group", slow if rank == 1 else new_group), workers.together():
         times.append(time.monotonic())
     return times[0]
 
 
 def ending(rank: int) -> tuple[str, float]:
-    """What this rank says where rank 0 fails; when rank 2, which is slow, knew it and others left.
+    """What this worker says where worker 0 fails; when worker 2, a slow one, knew and others left.
 
-    Every rank keeps the error, as an interactive shell does, and meets the others again.
+    Every worker keeps the error, as an interactive shell does, and meets the others again.
     """
-    explained, times = ranks.Ranks.explained, list[float]()
+    explained, times = workers.Workers.explained, list[float]()
 
-    def slow(own: ranks.Ranks, error: BaseException) -> BaseException:
+    def slow(own: workers.Workers, error: BaseException) -> BaseException:
         time.sleep(0.3)
         times.append(time.monotonic())
         return explained(own, error)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(ranks, "STAY", 60.0))
+        stack.enter_context(mock.patch.object(workers, "STAY", 60.0))
         if rank == 2:
-            stack.enter_context(mock.patch.object(ranks.Ranks, "explained", slow))
+            stack.enter_context(mock.patch.object(workers.Workers, "explained", slow))
         try:
-            with ranks.together() as others:
+            with workers.together() as group:
                 if rank == 0:
                     raise InputError("the disk is full")
-                others.add_up(torch.zeros(1))
+                group.add_up(torch.zeros(1))
         except InputError as error:
             kept = error
         times.append(time.monotonic())
-    with mock.patch.object(ranks, "LIMIT", 60.0), ranks.together():
+    with mock.patch.object(workers, "LIMIT", 60.0), workers.together():
         return str(kept), times[0]
 
 
@@ -268,30 +270,30 @@ def of_traffic(method: Any) -> Model:
     return method.fit(clicks, side=Side(traffic=shown), progress=Silent())
 
 
-def late(rank: int, others: ranks.Ranks) -> None:
+def late(rank: int, group: workers.Workers) -> None:
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        store.wait(["rank 0 has given up"])
+        store.wait(["worker 0 has given up"])
     try:
-        others.add_up(torch.zeros(1))
+        group.add_up(torch.zeros(1))
     finally:
-        store.set("rank 0 has given up", "")
+        store.set("worker 0 has given up", "")
 
 
-def _on_rank(rank: int, works: list[Callable[[int], Any]], n_ranks: int, folder: Path) -> None:
+def _on_worker(rank: int, works: list[Callable[[int], Any]], n_workers: int, folder: Path) -> None:
     torch.set_num_threads(1)
     place = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=n_ranks)
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=n_workers)
     found = [work(rank) for work in works]
     dist.destroy_process_group()
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
 
 
-def on_ranks(n_ranks: int, folder: Path, *works: Callable[[int], Any]) -> list[list[Any]]:
-    """What each of these functions gives on each rank: one list for each rank."""
-    # a server imports once and forks each rank before it has any thread
+def on_workers(n_workers: int, folder: Path, *works: Callable[[int], Any]) -> list[list[Any]]:
+    """What each of these functions gives on each worker: one list for each."""
+    # a server imports once and forks each worker before it has any thread
     multiprocessing.get_context("forkserver").set_forkserver_preload(["unexposed.methods"])
     torch.multiprocessing.start_processes(
-        _on_rank, (list(works), n_ranks, folder), nprocs=n_ranks, start_method="forkserver"
+        _on_worker, (list(works), n_workers, folder), nprocs=n_workers, start_method="forkserver"
     )
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(n_ranks)]
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(n_workers)]

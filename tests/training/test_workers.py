@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from training_ranks import (
+from training_workers import (
     CASES,
     answers,
     ending,
@@ -15,12 +15,12 @@ from training_ranks import (
     failures,
     log,
     meeting,
-    on_ranks,
+    on_workers,
     outcome,
     own,
     random_numbers,
 )
-from unexposed import ranks
+from unexposed import workers
 from unexposed.data.ids import Ids
 from unexposed.data.partitions import PARTITIONS, partitions
 
@@ -35,12 +35,12 @@ def alone() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def two(alone, tmp_path_factory) -> list[list[Any]]:
     works = every_outcome, own, failures, answers, meeting
-    return on_ranks(2, tmp_path_factory.mktemp("two"), *works)
+    return on_workers(2, tmp_path_factory.mktemp("two"), *works)
 
 
 @pytest.fixture(scope="module")
 def four(alone, tmp_path_factory) -> list[list[Any]]:
-    return on_ranks(4, tmp_path_factory.mktemp("four"), every_outcome, ending)
+    return on_workers(4, tmp_path_factory.mktemp("four"), every_outcome, ending)
 
 
 def leaves(facts: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -73,7 +73,7 @@ def test_the_cases_train_in_float64(alone):
         assert len(found["facts"]["losses"]) == 2, name
 
 
-def test_two_ranks_train_the_model_of_one_process(alone, two):
+def test_two_workers_train_the_model_of_one_process(alone, two):
     assert_alike(two[0][0], alone)
 
 
@@ -84,12 +84,13 @@ def assert_same_bits(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert one[name]["facts"] == other[name]["facts"]
 
 
-def test_every_rank_has_the_same_bits_of_what_users_share(two):
+def test_every_worker_has_the_same_bits_of_what_users_share(two):
     assert_same_bits(two[0][0], two[1][0])
 
 
-def test_four_ranks_train_the_model_of_one_process(alone, four):
-    """One of the cases has three users: a rank without any user takes part."""
+@pytest.mark.slow
+def test_four_workers_train_the_model_of_one_process(alone, four):
+    """One of the cases has three users: a worker without any user takes part."""
     assert_alike(four[3][0], alone)
     assert_same_bits(four[0][0], four[3][0])
 
@@ -98,13 +99,13 @@ def test_an_exchange_with_nobody_changes_nothing(alone, tmp_path, monkeypatch):
     place = f"file://{tmp_path}/store"
     dist.init_process_group("gloo", init_method=place, rank=0, world_size=1)
     try:
-        monkeypatch.setattr(ranks, "_current", ranks.Ranks().meet())
+        monkeypatch.setattr(workers, "_open", workers.Workers().meet())
         assert_alike(every_outcome(0), alone)
     finally:
         dist.destroy_process_group()
 
 
-def test_a_rank_holds_the_rows_and_clicks_of_its_own_users_alone(two):
+def test_a_worker_holds_the_rows_and_clicks_of_its_own_users_alone(two):
     of_rank = [rank[1] for rank in two]
     for what, whole in (("rows", 40), ("clicks", len(log("ubo")))):
         held = [found[what] for found in of_rank]
@@ -112,13 +113,13 @@ def test_a_rank_holds_the_rows_and_clicks_of_its_own_users_alone(two):
         assert all(0 < n < whole for parts in held for n in parts)
 
 
-def test_ranks_that_divided_the_log_before_train_the_same_bits(two):
+def test_workers_that_divided_the_log_before_train_the_same_bits(two):
     for _, found, *_ in two:
         of_whole, of_divided = found["parameters"]
         assert all((of_whole[table] == of_divided[table]).all() for table in of_whole)
 
 
-def test_ranks_find_means_and_the_smallest_as_one_process_does(two):
+def test_workers_find_means_and_the_smallest_as_one_process_does(two):
     of_ranks = [rank[3] for rank in two]
     for (values, places), *found in zip(random_numbers(), *of_ranks, strict=True):
         for one in found:
@@ -135,44 +136,46 @@ def test_ranks_find_means_and_the_smallest_as_one_process_does(two):
         assert chosen == [set(order[:n]) for n in range(0, 52, 7)]
 
 
-def test_what_ranks_cannot_do_is_refused_in_one_sentence(two):
+def test_what_workers_cannot_do_is_refused_in_one_sentence(two):
     for _, _, found, *_ in two:
         for name in ("wmf", "expomf", "cjmf", "ease"):
-            assert found[name].startswith(f"{name} cannot be trained by several ranks")
-        assert found["all pairs"].startswith("several ranks draw negatives")
-        assert found["traffic"].startswith("several ranks cannot train with traffic")
+            assert found[name].startswith(f"{name} cannot be trained by several workers")
+        assert found["all pairs"].startswith("several workers draw negatives")
+        assert found["traffic"].startswith("several workers cannot train with traffic")
         assert found["cuda"].startswith("the cuda engine needs a CUDA GPU")
 
 
-def test_ranks_that_were_given_different_things_all_say_so(two):
+def test_workers_that_were_given_different_things_all_say_so(two):
     for _, _, found, *_ in two:
-        assert found["other seed"].startswith("ranks 0 and 1 differ in the seed")
+        assert found["other seed"].startswith("workers 0 and 1 differ in the seed")
 
 
-def test_the_failure_of_one_rank_ends_all_with_its_reason(two):
+def test_the_failure_of_one_worker_ends_all_with_its_reason(two):
     assert two[1][2]["in a step"] == "the disk is full"
-    assert two[0][2]["in a step"] == "rank 1 failed: the disk is full"
+    assert two[0][2]["in a step"] == "worker 1 failed: the disk is full"
 
 
-def test_a_failure_ends_ranks_that_wait_for_another_one_than_the_failed(four):
-    """In a ring of four, rank 2 waits for ranks 1 and 3."""
+@pytest.mark.slow
+def test_a_failure_ends_workers_that_wait_for_another_one_than_the_failed(four):
+    """In a ring of four, worker 2 waits for workers 1 and 3."""
     said = [found[1][0] for found in four]
-    assert said == ["the disk is full", *["rank 0 failed: the disk is full"] * 3]
+    assert said == ["the disk is full", *["worker 0 failed: the disk is full"] * 3]
 
 
-def test_rank_0_stays_until_all_know_why_it_failed(four):
+@pytest.mark.slow
+def test_the_first_worker_stays_until_all_know_why_it_failed(four):
     """It may keep the store that holds the reason."""
     left, knew = four[0][1][1], four[2][1][1]
     assert left > knew
 
 
-def test_no_rank_goes_on_before_all_are_connected(two):
+def test_no_worker_goes_on_before_all_are_connected(two):
     """One that failed at once would close a connection that is half made."""
     (*_, went_on), (*_, connected) = two
     assert went_on > connected
 
 
-def test_a_rank_waits_for_a_late_one_no_longer_than_the_limit(two):
+def test_a_worker_waits_for_a_late_one_no_longer_than_the_limit(two):
     assert "gave no answer within 3 s" in two[0][2]["late"]
 
 
