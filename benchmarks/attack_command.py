@@ -17,7 +17,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU adds in any order: bits could n
 import optuna  # noqa: F401
 
 from unexposed import cli
-from unexposed.engine.cpu import phases  # noqa: F401
+from unexposed.engine.cpu import step  # noqa: F401
 from unexposed.model import model
 
 GIB = 1 << 30

@@ -21,8 +21,8 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Objective, Optimiser
+from unexposed.engine.workers import Shared
 from unexposed.ranks import Ranks
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet

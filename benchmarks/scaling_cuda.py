@@ -30,9 +30,9 @@ from engine_cuda import Log, engine, sampler, simulated, some_validation, time_e
 from unexposed import ranks
 from unexposed.data.worlds.simulate import world
 from unexposed.engine.cuda.engine import CudaEngine
-from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.engine.workers import Shared
 from unexposed.methods import make
 from unexposed.model.model import Model
 from unexposed.progress import Silent

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from engine_problem import (
     BILEVEL,
-    N_ITEMS,
     N_USERS,
     OPTIMISER,
     STRATEGIES,
@@ -25,9 +24,9 @@ from thread_ranks import Divided, ThreadRank, cut, joined, on_threads
 from unexposed.engine.build import build
 from unexposed.engine.cpu import engine as cpu_engine
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.cpu.shared_run import ItemLists, SharedRun, threads_of
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.engine.workers import RowSums, threads_of
 from unexposed.errors import InputError
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES
 
@@ -105,7 +104,7 @@ def test_ranks_give_what_ranks_of_the_reference_engine_give(objective: Objective
 SUMS = {  # over ranks, in a step
     None: ["items"],
     "frozen": ["items"],
-    "joint": ["items and gate"],
+    "joint": ["gate", "items"],
     "alternate": ["gate", "items"],
     "bilevel": ["look-ahead", "validation", "gate", "items"],
     "bilevel_on_batch": ["look-ahead", "batch", "gate", "items"],
@@ -123,7 +122,7 @@ def test_no_sum_over_ranks_can_be_left_out(strategy: Any, left_out: int) -> None
     found = on_threads(
         2,
         lambda r: trained(problem, objective, r, **options)[0],
-        leaves_out=1 + left_out,  # the first sum tells which items are touched
+        leaves_out=left_out,
     )
     assert distance(joined(OWNER[2], found), alone) > 1e3 * TOLERANCE["float64"]
 
@@ -136,8 +135,8 @@ def test_a_step_makes_no_other_sums(strategy: Any) -> None:
         trained(problem, objective, ranks, dtype="float64", sizes=(100,))
         return ranks.sums
 
-    # of three steps, and one each for touched items and for losses
-    assert on_threads(2, sums) == [3 * len(SUMS[strategy]) + 2] * 2
+    # of three steps, and one for losses
+    assert on_threads(2, sums) == [3 * len(SUMS[strategy]) + 1] * 2
 
 
 def test_a_rank_gives_the_same_bits_on_any_number_of_threads(
@@ -176,7 +175,7 @@ def test_what_a_sum_raises_ends_the_epoch(
     class Failing(ThreadRank):
         def add_up(self, buffer: Any) -> None:
             super().add_up(buffer)
-            if self.sums == 4:  # in the middle of the first step
+            if self.sums == 3:  # in the middle of the first step
                 raise error
 
     def ends(ranks: ThreadRank) -> BaseException:
@@ -186,26 +185,6 @@ def test_what_a_sum_raises_ends_the_epoch(
         return raised.value
 
     assert on_threads(2, ends) == [error, error]
-
-
-@pytest.mark.parametrize("n_items", [N_ITEMS, 10_000])  # counts of all items, and lists of some
-def test_every_rank_knows_the_items_of_all_ranks(n_items: int) -> None:
-    problem = random_problem()
-
-    def span(ranks: ThreadRank) -> Any:
-        own = cut(problem, OWNER[3], ranks.rank).samples
-        return ItemLists(ranks, n_items).span(own, 30), ranks.sums
-
-    batches = list(problem.samples.batches(30))
-    for found, sums in on_threads(3, span):
-        assert sums == (n_items == N_ITEMS)
-        assert found.n_clicks.tolist() == [len(batch) for batch in batches]
-        for n, batch in enumerate(batches):
-            part = slice(found.item_start[n], found.item_start[n + 1])
-            order = np.argsort(found.item_row[part])
-            items, times = np.unique(batch.items, return_counts=True)
-            assert (found.item_row[part][order] == items).all()
-            assert (found.item_times[part][order] == times).all()
 
 
 def test_ranks_of_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +220,7 @@ def test_one_rank_of_each_machine_compiles_before_the_others(
 
     def work(ranks: ThreadRank) -> None:
         ranks.__class__ = Noticed
-        SharedRun(ranks, 4, 2).leader_first(lambda: compiled(ranks))
+        RowSums(ranks, 4, 2).leader_first(lambda: compiled(ranks))
 
     on_threads(3, work)
     assert order[0] == 0

@@ -11,7 +11,7 @@ from engine_problem import Problem
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unexposed.engine.exchange import Shared
+from unexposed.engine.workers import Shared
 from unexposed.ranks import Ranks
 
 USER_TABLES = ("user_factors", "exposure_user_factors")

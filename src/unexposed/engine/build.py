@@ -9,7 +9,6 @@ from unexposed.engine.closed_form import NO_MARKS
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.cuda.device import take_card
 from unexposed.engine.cuda.engine import CudaEngine
-from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import (
     PRODUCT,
     Engine,
@@ -20,6 +19,7 @@ from unexposed.engine.objective import (
     has_closed_form,
 )
 from unexposed.engine.reference import ReferenceEngine
+from unexposed.engine.workers import Shared
 from unexposed.errors import InputError
 from unexposed.maths.relevance import Relevance
 from unexposed.sampling.validation import ValidationSet

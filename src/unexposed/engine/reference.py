@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.engine.adam import RowAdam, memory_of, put_back
-from unexposed.engine.exchange import Alone, Exchange
 from unexposed.engine.objective import (
     EXPOSURE_TABLES,
     PRODUCT,
@@ -15,6 +14,7 @@ from unexposed.engine.objective import (
     Objective,
     Optimiser,
 )
+from unexposed.engine.workers import Alone, Exchange
 from unexposed.late import Dtype, Tensor, torch
 from unexposed.maths import bilevel
 from unexposed.maths.exposure import gated

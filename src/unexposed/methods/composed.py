@@ -16,8 +16,8 @@ from unexposed.compiled import noticing
 from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices
 from unexposed.engine.build import build
-from unexposed.engine.exchange import Shared
 from unexposed.engine.objective import DrawsSamples, Engine, Name, Objective, Optimiser
+from unexposed.engine.workers import Shared
 from unexposed.maths.losses import PAIRWISE_LOSSES, divides_by_exposure
 from unexposed.maths.relevance import ITEM_FEATURES, RELEVANCE, Biases, Relevance, Vectors
 from unexposed.methods.exposures import AllSeen, Assumed, Exposure, ExposureFrom, ExposureLearning

@@ -65,6 +65,12 @@ class Samples:
             first = first[:-1]
         return first if self.position is None else np.searchsorted(self.position, first)
 
+    def steps(self, size: int, before: int) -> Batches:
+        """Batches of `size` clicks of all ranks, the last one shorter, after so many steps."""
+        bounds = self.bounds(size)
+        number = np.arange(len(bounds) - 1)
+        return Batches(bounds, np.minimum(size, self.n_clicks - size * number), before + number)
+
     def batches(self, size: int) -> Iterator["Samples"]:
         """Cut into batches of `size` clicks of all ranks, the last one shorter."""
         for number, (first, stop) in enumerate(pairwise(self.bounds(size).tolist())):

@@ -1,10 +1,11 @@
 """The fast CPU engine: factor models, every step in closed form, compiled by numba.
 
 It gives the parameters that `reference` gives, and the same bits for any number of threads.
-`losses.py`, `exposure.py` and `bilevel.py` say what it computes, `phases.py` how.
+`losses.py`, `exposure.py` and `bilevel.py` say what it computes, `step.py` how.
 """
 
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import numba
@@ -12,31 +13,38 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from unexposed.engine.closed_form import check_objective, check_samples, loss_code
-from unexposed.engine.cpu import phases
+from unexposed.engine.cpu.batch import new_guide
 from unexposed.engine.cpu.compile import on_threads
 from unexposed.engine.cpu.formulas import LOSS_CODES
-from unexposed.engine.cpu.guide import new_guide
 from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.layout import (
+    PHASES,
     STRATEGY_CODES,
+    USERS,
+    Batch,
     Options,
     PairMarks,
+    Span,
     Step,
     Tables,
+    Workers,
     aligned_zeros,
 )
-from unexposed.engine.cpu.shared_run import BATCHES, SharedRun, threads_of
 from unexposed.engine.cpu.space import Pace, Space
-from unexposed.engine.exchange import Shared
+from unexposed.engine.cpu.step import run
 from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser, put_back
+from unexposed.engine.workers import RowSums, Shared, threads_of
 from unexposed.maths.relevance import Relevance
 from unexposed.sampling.marks import Marks
-from unexposed.sampling.samples import Samples
+from unexposed.sampling.samples import Batches, Samples
 from unexposed.sampling.validation import ValidationSet
 
 LEARNED = ("users", "items", "exposure_users", "gate")
 NUMBA_CONFIG: Any = numba.config
-RUN: Any = phases.run
+RUN: Any = run
+BATCHES = 64  # whose items workers tell each other at once
+ALONE = Workers(0, True, np.zeros(1, dtype=np.int64))
+NOTHING = np.zeros(0, dtype=np.int64), *(np.zeros(0, dtype=np.int32) for _ in range(2))
 SPAN = 4_000_000  # about the pairs of one call to the kernel, which cannot be interrupted
 PAIRS_A_THREAD = 128  # of a batch; with fewer, threads mostly wait for each other
 
@@ -44,8 +52,8 @@ PAIRS_A_THREAD = 128  # of a batch; with fewer, threads mostly wait for each oth
 class CpuEngine:
     """The steps of `ReferenceEngine`, with parameters and moments in flat tables of rows.
 
-    With an `exchange`, users, samples and validation pairs are those of this rank; a rank that is
-    alone runs the kernel of a single process.
+    Where items are `held`, only the rows of users learn. With an `exchange`, users, samples and
+    validation pairs are those of this worker; one that is alone is a single process.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class CpuEngine:
         validation: ValidationSet | None = None,
         relevance: Relevance = PRODUCT,
         marked: bool = False,
+        held: bool = False,
         exchange: Shared | None = None,
         dtype: DTypeLike = np.float32,
         threads: int | None = None,
@@ -74,7 +83,7 @@ class CpuEngine:
         self._width = whole(self._dim, self._dtype.itemsize)
         self._names = list(parameters)
         self._tables = self._new_tables(optimiser, parameters, exposure, relevance)
-        self._shared = None if ranks is None else SharedRun(ranks, self._n_items, self._dim)
+        self._shared = None if ranks is None else RowSums(ranks, self._n_items, self._dim)
         is_guided = objective.strategy == "bilevel"
         self._guide = new_guide(
             validation if is_guided else None,
@@ -83,7 +92,7 @@ class CpuEngine:
             n_items=self._n_items,
             width=self._width,
             dtype=self._dtype,
-            everywhere=self._shared.lists.everywhere if self._shared and is_guided else np.unique,
+            everywhere=self._shared.everywhere if self._shared and is_guided else np.unique,
         )
         self._refresh_guide()
         self._options = Options(
@@ -92,6 +101,8 @@ class CpuEngine:
             float(objective.offset),
             float(optimiser.lookahead),
         )
+        phases = (USERS,) if held else PHASES[objective.strategy]
+        self._phases = np.array(phases, dtype=np.int64)
         self._steps = 0  # taken so far
         self._space: Space | None = None
         self._pace = Pace(self._threads, fixed=threads is not None)
@@ -104,13 +115,20 @@ class CpuEngine:
         span = max(1, SPAN * len(samples) // max(1, len(samples.items)) // batch_size)
         if self._shared is not None:
             span = BATCHES  # the same on every rank
-        parts = [self._run(part, batch_size) for part in samples.batches(span * batch_size)]
+        parts = [
+            self._run(part, part.steps(batch_size, self._steps))
+            for part in samples.batches(span * batch_size)
+        ]
         if not parts:
             return 0.0
         losses = np.concatenate(parts)
         if self._shared is not None:
             self._shared.add_up(losses)
         return float(losses.mean())
+
+    def learn(self, samples: Samples, batches: Batches) -> None:
+        check_samples(samples, n_users=self._n_users, n_items=self._n_items)
+        self._run(samples, batches)
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         tables = self._tables
@@ -150,10 +168,11 @@ class CpuEngine:
         start, weight = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.float32)
         marks = Marks.empty() if self._marked else None
         nothing = Samples(rows, start, rows, weight, marks=marks)
+        batches = nothing.steps(1, 0)
         if self._shared is None:
-            self._run(nothing, 1)
+            self._run(nothing, batches)
         else:
-            self._shared.leader_first(lambda: self._run(nothing, 1))
+            self._shared.leader_first(lambda: self._run(nothing, batches))
 
     def _new_tables(
         self,
@@ -211,47 +230,47 @@ class CpuEngine:
         ):
             ahead.reshape(-1, self._width)[:] = self._rows(table)[rows, 0]
 
-    def _run(self, samples: Samples, batch_size: int) -> NDArray[np.float64]:
-        """Learn from each batch; return their losses, of own pairs where ranks share them."""
-        bounds = samples.bounds(batch_size)
-        losses = np.zeros(len(bounds) - 1)
-        pairs = int(np.diff(samples.start[bounds]).max(initial=1))
+    def _run(self, samples: Samples, batches: Batches) -> NDArray[np.float64]:
+        """Learn from each batch; return their losses, of own pairs where workers share them."""
+        losses = np.zeros(len(batches.n_clicks))
+        clicks = int(np.diff(batches.bounds).max(initial=1))
+        pairs = int(np.diff(samples.start[batches.bounds]).max(initial=1))
         n_threads = self._pace.threads(most=max(1, pairs // PAIRS_A_THREAD))
         marked = samples.marks is not None
-        span = None if self._shared is None else self._shared.lists.span(samples, batch_size)
-        if span is not None:
+        span = Span(*batches, *NOTHING)
+        if self._shared is not None:
+            span = self._shared.listed(samples, span)
             pairs = max(pairs, int(np.diff(span.item_start).max(initial=0)))
-        space = self._space_for(batch_size, pairs, n_threads, marked)
+        space = self._space_for(clicks, pairs, n_threads, marked)
         kinds = (np.int32, np.int64, np.int32, np.float32, np.float32)
         by_item = np.zeros(0) if samples.item_weight is None else samples.item_weight
         columns = (samples.users, samples.start, samples.items, samples.weight, by_item)
-        given = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
+        required = [np.require(c, k, ["C", "W"]) for c, k in zip(columns, kinds, strict=True)]
         marks = None if samples.marks is None else _pair_marks(samples.marks)
-        barrier = np.zeros(64, dtype=np.int64)
-        arrays = (self._tables, space.plan, self._guide, space.work)
-        step = Step(*arrays, self._options, n_threads, barrier, True if marked else None)
+        given = Batch._make([*required, marks])
+        work: Any = space.work
+        rows = work.on_items.reshape(-1, self._width)
         begin = time.perf_counter()
-        if self._shared is not None:
-            self._shared.run(step, losses, *given, marks, span, self._steps)
-        else:
-
-            def work(thread: int) -> None:
-                RUN(*given, marks, batch_size, self._steps, step, thread, losses)
-
-            on_threads(work, n_threads)
+        with nullcontext(ALONE) if self._shared is None else self._shared.reachable(rows) as others:
+            step = Step(
+                *(self._tables, space.plan, self._guide, work, self._options),
+                *(self._phases, others, n_threads, np.zeros(64, dtype=np.int64)),
+                True if marked else None,
+            )
+            on_threads(lambda thread: RUN(given, span, step, thread, losses), n_threads)
         if len(losses):
             self._pace.note(n_threads, (time.perf_counter() - begin) / max(1, len(samples)))
-            self._steps += len(losses)
+            self._steps = int(batches.before[-1]) + 1
         return losses
 
-    def _space_for(self, batch_size: int, pairs: int, n_threads: int, marked: bool) -> Space:
-        """Room for such batches; where ranks share them, room for somewhat larger ones."""
-        if self._space is None or not self._space.holds(batch_size, pairs, n_threads, marked):
+    def _space_for(self, clicks: int, pairs: int, n_threads: int, marked: bool) -> Space:
+        """Room for such batches; where workers share them, room for somewhat larger ones."""
+        if self._space is None or not self._space.holds(clicks, pairs, n_threads, marked):
             if self._shared is not None:
-                pairs += pairs // 4
+                clicks, pairs = clicks + clicks // 4, pairs + pairs // 4
             self._space = Space(
                 self._guide,
-                clicks=batch_size,
+                clicks=clicks,
                 pairs=pairs,
                 threads=n_threads,
                 marked=marked,

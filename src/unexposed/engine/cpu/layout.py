@@ -1,4 +1,4 @@
-"""The data of a step: the parameters, the pairs of a batch, and scratch space.
+"""The data of a step: the parameters, the pairs of a batch, scratch space, the table of phases.
 
 A batch is laid out by users, so that all pairs of a user lie together, and by items. One table of
 shapes describes the arrays of a `Plan`, another the arrays of `Work`.
@@ -11,18 +11,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.engine.cpu.compile import Array, jit
-from unexposed.engine.cpu.grouping import group, share_out
+from unexposed.engine.cpu.compile import Array
 
 BLOCK = 64  # validation pairs of an item that one thread adds up; blocks are then added in order
 CHUNK = 32  # rows that a thread takes together: their data stays in the cache
-AHEAD, FAR_AHEAD = 8, 16  # rows between the current one and the one prefetched
+NEAR, FAR = 8, 16  # rows between the current one and the one prefetched
 ROW_COST = 3  # of Adam on a row, in pairs
 RELEVANCE_RATES, EXPOSURE_RATES, GATE_RATES = range(3)  # rows of the rates
 # Codes of `bilevel.STRATEGIES`
 STRATEGIES = (None, "bilevel", "joint", "alternate", "bilevel_on_batch", "frozen")
 STRATEGY_CODES = {name: code for code, name in enumerate(STRATEGIES)}
 GIVEN, BILEVEL, JOINT, ALTERNATE, BILEVEL_ON_BATCH, FROZEN = STRATEGY_CODES.values()
+
+# The phases of a step, by strategy. Four of them make sums over users, which workers add up:
+# AHEAD ω′_i, ALONG g_i = ∂L_outer/∂ω_i at ω′, GATE the gradient on w and b, ITEMS the one on ω_i.
+GATES, LOOK, AHEAD, VALIDATE, ALONG_BATCH, ALONG, EXPOSURE, GATE, USERS, ITEMS = range(10)
+PHASES = {
+    None: (USERS, ITEMS),
+    "frozen": (GATES, LOOK, USERS, ITEMS),
+    # both gradients at one point
+    "joint": (GATES, LOOK, EXPOSURE, GATE, USERS, ITEMS),
+    "alternate": (GATES, LOOK, EXPOSURE, GATE, GATES, USERS, ITEMS),
+    "bilevel": (GATES, LOOK, AHEAD, VALIDATE, ALONG, EXPOSURE, GATE, GATES, USERS, ITEMS),
+    "bilevel_on_batch": (
+        *(GATES, LOOK, AHEAD, ALONG_BATCH, ALONG, EXPOSURE, GATE, GATES, USERS, ITEMS),
+    ),
+}
+GATE_ROWS = 2  # w, and b in a row of its own
 
 
 class Tables(NamedTuple):
@@ -89,7 +104,10 @@ PLAN: dict[str, tuple[str, ...]] = {  # one row for each batch that is laid out
     "item_row": (INT, "batches", "pairs"),
     "item_start": (INT, "batches", "pairs+2"),
     "item_pairs": (INT, "batches", "pairs"),
+    "item_times": (INT, "batches", "pairs"),  # the pairs of each item, of all workers
     "item_share": (INT, "batches", "threads+1"),
+    "item_sum": (INT, "batches", "pairs"),  # the row of `on_items` for ω′ and g, −1: none needed
+    "n_sums": (INT, "batches"),
     "user_guide": (INT, "batches", "clicks"),  # the user's group of validation pairs, −1 without
     "item_guide": (INT, "batches", "pairs"),
     "guide_item_at": (INT, "batches", "guide_groups"),  # the place of a group's item, −1 without
@@ -107,7 +125,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "gate_slope": (DOUBLE, "pairs"),  # the gradient on wᵀωᵢ + b
     "loss": (DOUBLE, "pairs"),
     "old_users": (REAL, "clicks*dim"),  # ω_u before its step
-    "on_items": (REAL, "pairs*dim+gate"),  # the gradient of each item of the batch, and of the gate
+    "on_items": (REAL, "pairs*dim+gate"),  # sums over users, for items or for the gate
     "on_gate": (REAL, "chunks*dim"),  # of w, a sum for each chunk of items
     "on_bias": (DOUBLE, "chunks"),
     "blocks": (REAL, "guide_blocks*dim"),  # partial sums of g_i
@@ -135,6 +153,36 @@ class PairMarks(NamedTuple):
     exposure: Array
 
 
+class Batch(NamedTuple):
+    """The columns of `Samples`."""
+
+    users: Array
+    start: Array
+    items: Array
+    weight: Array
+    item_weight: Array  # (items,), or empty: 1 for each
+    marks: Any  # None, or PairMarks
+
+
+class Span(NamedTuple):
+    """Consecutive batches: the own clicks of each, and what all workers have together."""
+
+    bounds: Array  # (batches + 1,): where the own clicks of each begin
+    n_clicks: Array  # (batches,): of all workers
+    before: Array  # (batches,): steps taken before each
+    item_start: Array  # (batches + 1,): where the items of each begin; empty where alone
+    item_row: Array  # that any worker touches
+    item_times: Array  # how many pairs of all workers have each
+
+
+class Workers(NamedTuple):
+    """How a kernel reaches the other workers."""
+
+    address: int  # of the function that adds up the first rows of `on_items`; 0 where alone
+    leads: bool  # whether this worker's sums start with what is added once
+    failed: Array  # (1,): not 0 once it could not
+
+
 class Options(NamedTuple):
     """The objective as numbers."""
 
@@ -152,6 +200,8 @@ class Step(NamedTuple):
     guide: Guide
     work: Any  # Work
     options: Options
+    phases: Array
+    workers: Workers
     n_threads: int
     barrier: Array
     marked: Any  # None, or True where the samples have marks: each is compiled by itself
@@ -189,87 +239,3 @@ def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 CACHE_LINE = 64  # bytes
 LINE = 16  # numbers that fill at least one: threads write to lines of their own
-
-
-@jit
-def lay_out_pairs(
-    plan: Any,
-    b: int,
-    work: Any,
-    users: Array,
-    start: Array,
-    items: Array,
-    weight: Array,
-    item_weight: Array,
-    marks: Any,
-    exposure: Array,
-) -> None:
-    """Put the pairs of batch b in the order of their users.
-
-    Thread b runs this, with scratch space of its own.
-    """
-    number, order, click_start = work.number[b], work.order[b], work.click_start[b]
-    user_row, user_start, n = plan.user_row[b], plan.user_start[b], len(users)
-    n_users = group(users, n, work.place_users[b], user_row, click_start, number, order)
-    pair_item, pair_user_at = plan.pair_item[b], plan.pair_user_at[b]
-    pair_click, pair_weight = plan.pair_click[b], plan.pair_weight[b]
-    pair_exposure = plan.pair_exposure[b]
-    by_user = 1 if len(exposure) > 1 else 0
-    at = 0
-    for g in range(n_users):
-        user_start[g] = at
-        shown = exposure[by_user * user_row[g]]
-        for j in range(click_start[g], click_start[g + 1]):
-            c = order[j]
-            pair_click[at], pair_weight[at] = 1, 1
-            for k in range(start[c], start[c + 1]):
-                item = items[k]
-                pair_item[at], pair_user_at[at], pair_exposure[at] = item, g, shown[item]
-                if k > start[c]:
-                    pair_click[at], pair_weight[at] = 0, weight[c]
-                    if len(item_weight):
-                        pair_weight[at] *= item_weight[item]
-                if marks is not None:
-                    pair_click[at], pair_weight[at] = marks.click[k], marks.weight[k]
-                    plan.pair_known[b, at] = marks.exposure[k]
-                at += 1
-    user_start[n_users] = at
-    plan.n_clicks[b], plan.n_pairs[b], plan.n_users[b] = n, at, n_users
-    share_out(user_start, n_users, ROW_COST, CHUNK, plan.user_share[b])
-
-
-@jit
-def lay_out_items(plan: Any, b: int, work: Any) -> None:
-    """Find the items of batch b, and the pairs of each."""
-    item_row, item_start, item_at = plan.item_row[b], plan.item_start[b], plan.pair_item_at[b]
-    pairs = plan.pair_item[b], plan.n_pairs[b]
-    n_items = group(*pairs, work.place_items[b], item_row, item_start, item_at, plan.item_pairs[b])
-    plan.n_items[b] = n_items
-    share_out(item_start, n_items, ROW_COST, CHUNK, plan.item_share[b])
-
-
-@jit
-def find_guides(plan: Any, b: int, work: Any, guide: Guide, part: int) -> None:
-    """Which users and items of batch b have validation pairs in this part, and where."""
-    user_guide, place = plan.user_guide[b], work.place_users[b]
-    for g in range(plan.n_users[b]):
-        place[plan.user_row[b, g]] = g
-        user_guide[g] = -1
-    for j in range(guide.user_part[part], guide.user_part[part + 1]):
-        g = place[guide.user_row[guide.user_group[j]]]
-        if g >= 0:
-            user_guide[g] = j
-    for g in range(plan.n_users[b]):
-        place[plan.user_row[b, g]] = -1
-    item_guide, place = plan.item_guide[b], work.place_items[b]
-    for h in range(plan.n_items[b]):
-        place[plan.item_row[b, h]] = h
-        item_guide[h] = -1
-    first = guide.item_part[part]
-    for j in range(first, guide.item_part[part + 1]):
-        h = place[guide.item_row[guide.item_group[j]]]
-        plan.guide_item_at[b, j - first] = h
-        if h >= 0:
-            item_guide[h] = j
-    for h in range(plan.n_items[b]):
-        place[plan.item_row[b, h]] = -1

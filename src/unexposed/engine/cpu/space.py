@@ -4,7 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.engine.cpu.layout import BLOCK, CHUNK, LINE, PLAN, WORK, Guide, Plan, Work, arrays
+from unexposed.engine.cpu.layout import (
+    BLOCK,
+    CHUNK,
+    GATE_ROWS,
+    LINE,
+    PLAN,
+    WORK,
+    Guide,
+    Plan,
+    Work,
+    arrays,
+)
 
 RETRY = 16  # calls after which the slower number of threads is tried again
 
@@ -37,7 +48,7 @@ class Pace:
 
 
 class Space:
-    """The arrays that the kernel writes, for one batch size and one number of threads."""
+    """The arrays that the kernel writes, for batches up to some size and one number of threads."""
 
     def __init__(
         self,
@@ -61,7 +72,7 @@ class Space:
             "pairs": pairs,
             "marked_pairs": pairs if marked else 0,
             "dim": width,
-            "gate": 2 * width,
+            "gate": GATE_ROWS * width,
             "line": LINE,
             "kinds": 3,
             "chunks": pairs // CHUNK + 1,
@@ -76,6 +87,6 @@ class Space:
         self.plan = Plan(*arrays(PLAN, sizes, dtype))
         self.work = Work(*arrays(WORK, sizes, dtype))
 
-    def holds(self, batch_size: int, pairs: int, n_threads: int, marked: bool) -> bool:
-        size, most, *others = self._holds
-        return size == batch_size and others == [n_threads, marked] and pairs <= most
+    def holds(self, clicks: int, pairs: int, n_threads: int, marked: bool) -> bool:
+        most_clicks, most_pairs, *others = self._holds
+        return others == [n_threads, marked] and clicks <= most_clicks and pairs <= most_pairs

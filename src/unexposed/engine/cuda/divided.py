@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unexposed.engine.exchange import Exchange
+from unexposed.engine.workers import Exchange
 from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Samples
 

@@ -23,8 +23,8 @@ from unexposed.engine.cuda.device import load
 from unexposed.engine.cuda.divided import Span, Sums, batches_a_span
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
 from unexposed.engine.cuda.space import Space
-from unexposed.engine.exchange import Exchange
 from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser
+from unexposed.engine.workers import Exchange
 from unexposed.errors import InputError
 from unexposed.late import Dtype, Tensor, torch
 from unexposed.maths.relevance import Relevance

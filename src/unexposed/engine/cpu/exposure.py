@@ -1,19 +1,20 @@
 """The phases in which the exposure learns: `bilevel.py` in closed form.
 
-find_gates             r of every item
-look_ahead_users       x and s of every pair; ω′_u
-look_ahead_items       ω′_i                                      (bilevel, bilevel_on_batch)
-validate_items         g_i = ∂L_val/∂ω_i at ω′, in blocks        (bilevel)
-go_along_items         gᵢᵀωᵤ of every pair, then gᵤᵀωᵢ           (bilevel, bilevel_on_batch)
-step_exposure_users    ∂/∂m of every pair, carried into e_u; Adam on e_u
-gate_gradient          ∂/∂m carried into w and b; then `sum_gate`, and `step_gate`: Adam on w and b
+GATES        r of every item
+LOOK         x and s of every pair; ω′_u where it is needed
+AHEAD        ω′_i where it is needed                            (bilevel, bilevel_on_batch)
+VALIDATE     g_i = ∂L_val/∂ω_i at ω′, in blocks                 (bilevel)
+ALONG_BATCH  gᵤᵀωᵢ of every pair, g_u = ∂L_train/∂ω_u at ω′     (bilevel_on_batch)
+ALONG        gᵢᵀωᵤ of every pair                                (bilevel, bilevel_on_batch)
+EXPOSURE     gᵤᵀωᵢ of every pair (bilevel); ∂/∂m of every pair, carried into e_u; Adam on e_u
+GATE         ∂/∂m carried into w and b; Adam on w and b
 """
 
 from typing import Any
 
 import numpy as np
 
-from unexposed.engine.cpu.compile import Array, jit, jit_inline, wait_for_all
+from unexposed.engine.cpu.compile import Array, jit, jit_inline
 from unexposed.engine.cpu.formulas import (
     all_odds_against,
     gated,
@@ -25,16 +26,17 @@ from unexposed.engine.cpu.formulas import (
     through_gate,
 )
 from unexposed.engine.cpu.layout import (
-    AHEAD,
     ALTERNATE,
     BILEVEL,
     BILEVEL_ON_BATCH,
     CHUNK,
     EXPOSURE_RATES,
-    FAR_AHEAD,
+    FAR,
     FROZEN,
     GATE_RATES,
+    GATE_ROWS,
     JOINT,
+    NEAR,
     Step,
 )
 from unexposed.engine.cpu.rows import (
@@ -49,6 +51,8 @@ from unexposed.engine.cpu.rows import (
     sum_up,
     two_dots,
 )
+
+# exposure of pairs ----------------------------------------------------------------------------
 
 
 @jit_inline
@@ -84,8 +88,11 @@ def find_gates(s: Step, b: int, thread: int) -> None:
         work.gate_rest[h] = odds / (1 + odds)
 
 
+# looking ahead: ω′ = ω − η ∂L_train/∂ω --------------------------------------------------------
+
+
 @jit
-def look_ahead_users(s: Step, b: int, thread: int) -> None:
+def look_ahead(s: Step, b: int, thread: int) -> None:
     """x and s of every pair at ω; ω′_u = ω_u − η·Σ weight·∂L2/∂x·ω_i where it is needed."""
     t, plan, guide, work, options = s.tables, s.plan, s.guide, s.work, s.options
     dim, users, items, strategy = t.dim, t.users, t.items, options.strategy
@@ -96,11 +103,11 @@ def look_ahead_users(s: Step, b: int, thread: int) -> None:
         last = min(first + CHUNK, stop)
         begin, end = user_start[first], user_start[last]
         for g in range(first, last):
-            user, soon = 3 * dim * user_row[g], 3 * dim * user_row[min(g + AHEAD, last_user)]
+            user, soon = 3 * dim * user_row[g], 3 * dim * user_row[min(g + NEAR, last_user)]
             fetch(users, soon, dim)
             fetch(t.exposure_users, soon, dim)
             for k in range(user_start[g], user_start[g + 1]):
-                fetch(items, 3 * dim * pair_item[min(k + FAR_AHEAD, last_pair)], dim)
+                fetch(items, 3 * dim * pair_item[min(k + FAR, last_pair)], dim)
                 item = 3 * dim * pair_item[k]
                 x, seen = two_dots(users, t.exposure_users, user, items, item, dim)
                 work.logit[k], work.seen_logit[k] = x, seen + options.offset
@@ -141,22 +148,41 @@ def look_ahead_slopes(s: Step, b: int, begin: int, end: int) -> None:
 
 
 @jit
-def look_ahead_items(s: Step, b: int, thread: int) -> None:
-    """ω′_i = ω_i − η·Σ weight·∂L2/∂x·ω_u where it is needed."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
+def sum_ahead_items(s: Step, b: int, thread: int) -> None:
+    """−η·Σ weight·∂L2/∂x·ω_u of every item that needs ω′; ω_i is added by the first worker."""
+    t, plan, work = s.tables, s.plan, s.work
     dim, users, slope = t.dim, t.users, work.slope
     item_pairs, user_at, user_row = plan.item_pairs[b], plan.pair_user_at[b], plan.user_row[b]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        ahead, at = work.ahead_items, h
-        if s.options.strategy == BILEVEL:
-            if plan.item_guide[b, h] < 0:
-                continue
-            ahead, at = guide.ahead_items, guide.item_number[plan.item_row[b, h]]
-        put(ahead, dim * at, t.items, 3 * dim * plan.item_row[b, h], dim)
+        at = dim * plan.item_sum[b, h]
+        if at < 0:
+            continue
+        if s.workers.leads:
+            put(work.on_items, at, t.items, 3 * dim * plan.item_row[b, h], dim)
+        else:
+            put_zero(work.on_items, at, dim)
         for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
             k = item_pairs[j]
-            add_scaled(ahead, dim * at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
+            add_scaled(work.on_items, at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
+
+
+@jit
+def put_ahead_items(s: Step, b: int, thread: int) -> None:
+    """ω′_i, from the sums."""
+    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
+    dim = t.dim
+    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+        row = plan.item_sum[b, h]
+        if row < 0:
+            continue
+        ahead, at = work.ahead_items, h
+        if s.options.strategy == BILEVEL:
+            ahead, at = guide.ahead_items, guide.item_number[plan.item_row[b, h]]
+        put(ahead, dim * at, work.on_items, dim * row, dim)
         hold(ahead, dim * at, t.fixed_of_items, 1)
+
+
+# g = ∂L/∂ω at ω′, and how pairs lie along it ----------------------------------------------------
 
 
 @jit
@@ -175,7 +201,7 @@ def validate_items(s: Step, b: int, part: int, thread: int) -> None:
         begin, n = guide.block_start[j], guide.block_start[j + 1] - guide.block_start[j]
         item = dim * guide.item_group[of]
         for k in range(n):
-            fetch(users, dim * guide.item_users[min(begin + k + FAR_AHEAD, last_pair)], dim)
+            fetch(users, dim * guide.item_users[min(begin + k + FAR, last_pair)], dim)
             logit[k] = dot(users, dim * guide.item_users[begin + k], items, item, dim)
             own[k] = 1 if guide.item_relevant[begin + k] else 0
         slopes_if_shown(logit, own, guide.scale[part], n)
@@ -184,20 +210,41 @@ def validate_items(s: Step, b: int, part: int, thread: int) -> None:
 
 
 @jit
-def go_along_items(s: Step, b: int, part: int, thread: int) -> None:
-    """gᵢᵀωᵤ of every pair, from the parts of g_i."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, direction = t.dim, work.own[thread]
+def sum_along_items(s: Step, b: int, part: int, thread: int) -> None:
+    """g_i of every item: from its blocks of validation pairs, or over its pairs (BiOpt2)."""
+    plan, guide, work, dim = s.plan, s.guide, s.work, s.tables.dim
+    if s.options.strategy == BILEVEL_ON_BATCH:
+        for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+            sum_over_users(work.ahead_users, s, b, h)
+        return
     first_block = guide.item_blocks[guide.item_part[part]]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        of = plan.item_guide[b, h]
+        of, at = plan.item_guide[b, h], dim * plan.item_sum[b, h]
         if of < 0:
             continue
         first, last = guide.item_blocks[of] - first_block, guide.item_blocks[of + 1] - first_block
-        put(direction, 0, work.blocks, dim * first, dim)
+        if first == last:
+            put_zero(work.on_items, at, dim)
+            continue
+        put(work.on_items, at, work.blocks, dim * first, dim)
         for j in range(first + 1, last):
-            add_scaled(direction, 0, work.blocks, dim * j, 1, dim)
-        go_along_item(s, b, h, direction)
+            add_scaled(work.on_items, at, work.blocks, dim * j, 1, dim)
+
+
+@jit
+def go_along_items(s: Step, b: int, thread: int) -> None:
+    """gᵢᵀωᵤ of every unclicked pair, from the sums; a click has no hypergradient (appendix B)."""
+    t, plan, work = s.tables, s.plan, s.work
+    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
+        at = t.dim * plan.item_sum[b, h]
+        if at < 0:
+            continue
+        hold(work.on_items, at, t.fixed_of_items, 0)
+        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
+            k = plan.item_pairs[b, j]
+            if plan.pair_click[b, k] == 0:
+                user = 3 * t.dim * plan.user_row[b, plan.pair_user_at[b, k]]
+                work.along[k] += dot(work.on_items, at, t.users, user, t.dim)
 
 
 @jit
@@ -220,29 +267,6 @@ def go_along_users(s: Step, b: int, part: int, thread: int) -> None:
         go_along_user(s, b, g, direction)
 
 
-@jit_inline
-def go_along_item(s: Step, b: int, h: int, direction: Array) -> None:
-    """Add gᵢᵀωᵤ of every unclicked pair of an item; a click has no hypergradient (appendix B)."""
-    t, plan, work = s.tables, s.plan, s.work
-    hold(direction, 0, t.fixed_of_items, 0)
-    for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-        k = plan.item_pairs[b, j]
-        if plan.pair_click[b, k] == 0:
-            user = 3 * t.dim * plan.user_row[b, plan.pair_user_at[b, k]]
-            work.along[k] += dot(direction, 0, t.users, user, t.dim)
-
-
-@jit_inline
-def go_along_user(s: Step, b: int, g: int, direction: Array) -> None:
-    """Add gᵤᵀωᵢ of every unclicked pair of a user."""
-    t, plan, work = s.tables, s.plan, s.work
-    hold(direction, 0, t.fixed_of_users, 0)
-    for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
-        if plan.pair_click[b, k] == 0:
-            item = 3 * t.dim * plan.pair_item[b, k]
-            work.along[k] += dot(direction, 0, t.items, item, t.dim)
-
-
 @jit
 def go_along_batch_users(s: Step, b: int, thread: int) -> None:
     """gᵤᵀωᵢ for g_u = ∂L_train/∂ω_u at ω′, and ∂L_train/∂m there (BiOpt2)."""
@@ -262,14 +286,18 @@ def go_along_batch_users(s: Step, b: int, thread: int) -> None:
         go_along_user(s, b, g, direction)
 
 
-@jit
-def go_along_batch_items(s: Step, b: int, thread: int) -> None:
-    """gᵢᵀωᵤ for g_i = ∂L_train/∂ω_i at ω′ (BiOpt2)."""
-    plan, work = s.plan, s.work
-    direction = work.own[thread]
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        sum_over_users(direction, 0, work.ahead_users, s, b, h)
-        go_along_item(s, b, h, direction)
+@jit_inline
+def go_along_user(s: Step, b: int, g: int, direction: Array) -> None:
+    """Add gᵤᵀωᵢ of every unclicked pair of a user."""
+    t, plan, work = s.tables, s.plan, s.work
+    hold(direction, 0, t.fixed_of_users, 0)
+    for k in range(plan.user_start[b, g], plan.user_start[b, g + 1]):
+        if plan.pair_click[b, k] == 0:
+            item = 3 * t.dim * plan.pair_item[b, k]
+            work.along[k] += dot(direction, 0, t.items, item, t.dim)
+
+
+# the step of the exposure ----------------------------------------------------------------------
 
 
 @jit
@@ -285,7 +313,7 @@ def step_exposure_users(s: Step, b: int, thread: int) -> None:
         begin, end = user_start[first], user_start[last]
         carry_to_exposure(s, b, begin, end)
         for g in range(first, last):
-            fetch(exposure_users, 3 * dim * user_row[min(g + AHEAD, stop - 1)], 3 * dim)
+            fetch(exposure_users, 3 * dim * user_row[min(g + NEAR, stop - 1)], 3 * dim)
             one, behind, user = user_start[g], user_start[g + 1], user_row[g]
             sum_up(own, 0, items, 3 * dim, pair_item, work.slope, one, behind, dim)
             adam(exposure_users, user, own, 0, rates, dim)
@@ -338,72 +366,39 @@ def gate_gradient(s: Step, b: int, thread: int) -> None:
 
 
 @jit
-def sum_gate(s: Step, b: int, row: int) -> None:
-    """The gradient on w in a row of `on_items`, and the gradient on b in the next one."""
+def sum_gate(s: Step, b: int) -> None:
+    """The gradient on w in the first row of `on_items`, and the gradient on b in the next one."""
     plan, work, dim = s.plan, s.work, s.tables.dim
-    at, on_bias = dim * row, 0.0
-    put_zero(work.on_items, at, 2 * dim)
+    on_bias = 0.0
+    put_zero(work.on_items, 0, GATE_ROWS * dim)
     for j in range((plan.n_items[b] + CHUNK - 1) // CHUNK):
-        add_scaled(work.on_items, at, work.on_gate, dim * j, 1, dim)
+        add_scaled(work.on_items, 0, work.on_gate, dim * j, 1, dim)
         on_bias += work.on_bias[j]
-    work.on_items[at + dim] = on_bias
+    work.on_items[dim] = on_bias
 
 
 @jit
-def step_gate(s: Step, row: int) -> None:
-    """Adam on w and b, from these rows of `on_items`."""
+def step_gate(s: Step) -> None:
+    """Adam on w and b."""
     t, work, rates = s.tables, s.work, s.work.rates[0, GATE_RATES]
-    adam(t.gate, 0, work.on_items, t.dim * row, rates, t.dim)
-    adam(t.gate, 1, work.on_items, t.dim * (row + 1), rates, t.dim)
-
-
-@jit
-def learn_exposure(s: Step, b: int, part: int, thread: int) -> None:
-    """x, r and s of every pair, and a step of the exposure where it learns."""
-    options, n_threads, barrier = s.options, s.n_threads, s.barrier
-    strategy = options.strategy
-    find_gates(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    look_ahead_users(s, b, thread)
-    if strategy == FROZEN:
-        return
-    if strategy in (BILEVEL, BILEVEL_ON_BATCH):
-        wait_for_all(barrier, n_threads)
-        look_ahead_items(s, b, thread)
-        wait_for_all(barrier, n_threads)
-        if strategy == BILEVEL:
-            validate_items(s, b, part, thread)
-            wait_for_all(barrier, n_threads)
-            go_along_items(s, b, part, thread)
-            wait_for_all(barrier, n_threads)
-            go_along_users(s, b, part, thread)
-        else:
-            go_along_batch_users(s, b, thread)
-            wait_for_all(barrier, n_threads)
-            go_along_batch_items(s, b, thread)
-            wait_for_all(barrier, n_threads)
-    step_exposure_users(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    gate_gradient(s, b, thread)
-    wait_for_all(barrier, n_threads)
-    if thread == 0:
-        sum_gate(s, b, 0)
-        step_gate(s, 0)
-    wait_for_all(barrier, n_threads)
-    if strategy != JOINT:
-        find_gates(s, b, thread)
-        wait_for_all(barrier, n_threads)
+    adam(t.gate, 0, work.on_items, 0, rates, t.dim)
+    adam(t.gate, 1, work.on_items, t.dim, rates, t.dim)
 
 
 @jit_inline
-def sum_over_users(target: Array, at: int, users: Array, s: Step, b: int, h: int) -> None:
-    """target = Σ slope·(the user's row of the batch) over the pairs of an item."""
+def sum_over_users(users: Array, s: Step, b: int, h: int) -> None:
+    """Σ slope·(the user's row of the batch) over the pairs of an item, in its row of `on_items`."""
     plan, work, dim = s.plan, s.work, s.tables.dim
     item_pairs, user_at, slope = plan.item_pairs[b], plan.pair_user_at[b], work.slope
     begin, end, last = plan.item_start[b, h], plan.item_start[b, h + 1], plan.n_pairs[b] - 1
+    target, at = work.on_items, dim * h
+    if begin == end:  # an item of other workers
+        put_zero(target, at, dim)
+        return
     k = item_pairs[begin]
     put_scaled(target, at, users, dim * user_at[k], slope[k], dim)
     for j in range(begin + 1, end):
         k = item_pairs[j]
-        fetch(users, dim * user_at[item_pairs[min(j + FAR_AHEAD, last)]], dim)
+        fetch(users, dim * user_at[item_pairs[min(j + FAR, last)]], dim)
         add_scaled(target, at, users, dim * user_at[k], slope[k], dim)
+    hold(target, at, s.tables.fixed_of_items, 0)

@@ -1,23 +1,35 @@
 """The phases of a step on the pairs of one batch, and the loop over batches.
 
-Between phases all threads wait for each other. In a phase each row has one owner, which adds up
-its gradient in a fixed order; any thread can be the owner, so any number of threads gives
-the same bits. Scalars of a pair are computed in float64, rows in the engine's own type.
+`layout.PHASES` says which phases a strategy takes, in which order; all threads wait for each other
+after each. In a phase each row has one owner, which adds up its gradient in a fixed order; any
+thread can be the owner, so any number of threads gives the same bits. Scalars of a pair are
+computed in float64, rows in the engine's own type.
 
-A step with a given exposure is `step_users`, then `step_items`. Where the exposure is learned,
-`exposure_phases.py` comes before these.
+Sums over the users of an item stand in `on_items`. Where several workers train together, each has
+the sums of its own users, and they add them up there (`workers.py`).
 """
-
-from typing import Any
 
 import numpy as np
 
-from unexposed.engine.cpu.compile import Array, jit, jit_entry, wait_for_all
-from unexposed.engine.cpu.exposure_phases import (
+from unexposed.engine.cpu.batch import find_guides, lay_out_items, lay_out_pairs
+from unexposed.engine.cpu.compile import Array, call_python, jit, jit_entry, wait_for_all
+from unexposed.engine.cpu.exposure import (
     exposure_of,
+    find_gates,
+    gate_gradient,
+    go_along_batch_users,
+    go_along_items,
+    go_along_users,
     known_or,
-    learn_exposure,
+    look_ahead,
+    put_ahead_items,
+    step_exposure_users,
+    step_gate,
+    sum_ahead_items,
+    sum_along_items,
+    sum_gate,
     sum_over_users,
+    validate_items,
 )
 from unexposed.engine.cpu.formulas import (
     PAIRWISE,
@@ -30,17 +42,29 @@ from unexposed.engine.cpu.formulas import (
 )
 from unexposed.engine.cpu.layout import (
     AHEAD,
+    ALONG,
+    ALONG_BATCH,
     BILEVEL,
     CHUNK,
-    FAR_AHEAD,
+    EXPOSURE,
+    FAR,
+    GATE,
+    GATE_ROWS,
+    GATES,
     GIVEN,
+    ITEMS,
+    LOOK,
+    NEAR,
     RELEVANCE_RATES,
+    USERS,
+    VALIDATE,
+    Batch,
+    Span,
     Step,
-    find_guides,
-    lay_out_items,
-    lay_out_pairs,
 )
 from unexposed.engine.cpu.rows import adam_of_terms, correct_rates, dot, fetch, hold, put, sum_up
+
+# the step of the relevance ---------------------------------------------------------------------
 
 
 @jit
@@ -64,7 +88,7 @@ def step_users(s: Step, b: int, thread: int) -> None:
                 given_slopes(s, b, begin, end)
         for g in range(first, last):
             user = user_row[g]
-            fetch(users, 3 * dim * user_row[min(g + AHEAD, stop - 1)], 3 * dim)
+            fetch(users, 3 * dim * user_row[min(g + NEAR, stop - 1)], 3 * dim)
             put(work.old_users, dim * g, users, 3 * dim * user, dim)
             one, behind = user_start[g], user_start[g + 1]
             sum_up(own, 0, items, 3 * dim, pair_item, work.slope, one, behind, dim)
@@ -84,9 +108,9 @@ def find_logits(s: Step, b: int, first: int, last: int) -> None:
     last_user, last_pair = plan.n_users[b] - 1, plan.n_pairs[b] - 1
     for g in range(first, last):
         user = 3 * dim * user_row[g]
-        fetch(users, 3 * dim * user_row[min(g + AHEAD, last_user)], dim)
+        fetch(users, 3 * dim * user_row[min(g + NEAR, last_user)], dim)
         for k in range(user_start[g], user_start[g + 1]):
-            fetch(items, 3 * dim * pair_item[min(k + FAR_AHEAD, last_pair)], dim)
+            fetch(items, 3 * dim * pair_item[min(k + FAR, last_pair)], dim)
             work.logit[k] = dot(users, user, items, 3 * dim * pair_item[k], dim)
 
 
@@ -145,85 +169,122 @@ def pairwise_slopes(s: Step, b: int, begin: int, end: int) -> None:
 
 
 @jit
-def item_gradients(s: Step, b: int, first: int, last: int) -> None:
-    """The gradients of some items."""
-    t, work = s.tables, s.work
-    for h in range(first, last):
-        sum_over_users(work.on_items, t.dim * h, work.old_users, s, b, h)
-        hold(work.on_items, t.dim * h, t.fixed_of_items, 0)
-
-
-@jit
-def item_updates(s: Step, b: int, first: int, last: int, thread: int) -> None:
-    """Adam on some items, from their gradients."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim, rates, mean = t.dim, work.rates[thread, RELEVANCE_RATES], 1.0 / plan.n_clicks[b]
-    for h in range(first, last):
-        item, terms = plan.item_row[b, h], plan.item_start[b, h + 1] - plan.item_start[b, h]
-        adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, t.decays, dim)
-        if s.options.strategy == BILEVEL and guide.item_number[item] >= 0:
-            put(guide.ahead_items, dim * guide.item_number[item], t.items, 3 * dim * item, dim)
-
-
-@jit
-def step_items(s: Step, b: int, thread: int) -> None:
-    """The gradients of the thread's items, then Adam on them, a chunk at a time."""
+def sum_items(s: Step, b: int, thread: int) -> None:
+    """The gradients of the thread's items; alone, a worker moves each chunk while it is at hand."""
     t, plan = s.tables, s.plan
     dim, stop = t.dim, plan.item_share[b, thread + 1]
     for first in range(plan.item_share[b, thread], stop, CHUNK):
         last = min(first + CHUNK, stop)
         for h in range(last, min(last + CHUNK, stop)):
             fetch(t.items, 3 * dim * plan.item_row[b, h], 3 * dim)
-        item_gradients(s, b, first, last)
-        item_updates(s, b, first, last, thread)
+        for h in range(first, last):
+            sum_over_users(s.work.old_users, s, b, h)
+        if s.workers.address == 0:
+            step_items(s, b, first, last, thread)
+
+
+@jit
+def step_items(s: Step, b: int, first: int, last: int, thread: int) -> None:
+    """Adam on some items, from their gradients."""
+    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
+    dim, rates, mean = t.dim, work.rates[thread, RELEVANCE_RATES], 1.0 / plan.n_clicks[b]
+    for h in range(first, last):
+        item, terms = plan.item_row[b, h], plan.item_times[b, h]
+        adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, t.decays, dim)
+        if s.options.strategy == BILEVEL and guide.item_number[item] >= 0:
+            put(guide.ahead_items, dim * guide.item_number[item], t.items, 3 * dim * item, dim)
 
 
 # The epoch ------------------------------------------------------------------------------------
 
 
-@jit_entry
-def run(
-    users: Array,
-    start: Array,
-    items: Array,
-    weight: Array,
-    item_weight: Array,  # (items,), or empty: 1 for each
-    marks: Any,  # None, or the PairMarks of the samples
-    batch_size: int,
-    steps: int,
-    s: Step,
-    thread: int,
-    losses: Array,
-) -> None:
-    """One thread's part of a step on each batch of the samples; thread 0 writes the losses.
+@jit
+def fill(s: Step, b: int, phase: int, part: int, thread: int) -> int:
+    """Do a phase up to its sums over users; how many rows of `on_items` hold them, or −1."""
+    if phase == GATES:
+        find_gates(s, b, thread)
+    elif phase == LOOK:
+        look_ahead(s, b, thread)
+    elif phase == AHEAD:
+        sum_ahead_items(s, b, thread)
+        return s.plan.n_sums[b]
+    elif phase == VALIDATE:
+        validate_items(s, b, part, thread)
+    elif phase == ALONG_BATCH:
+        go_along_batch_users(s, b, thread)
+    elif phase == ALONG:
+        sum_along_items(s, b, part, thread)
+        return s.plan.n_sums[b]
+    elif phase == EXPOSURE:
+        if s.options.strategy == BILEVEL:
+            go_along_users(s, b, part, thread)
+        step_exposure_users(s, b, thread)
+    elif phase == GATE:
+        gate_gradient(s, b, thread)
+        wait_for_all(s.barrier, s.n_threads)
+        if thread == 0:
+            sum_gate(s, b)
+        return GATE_ROWS
+    elif phase == USERS:
+        step_users(s, b, thread)
+    elif phase == ITEMS:
+        sum_items(s, b, thread)
+        return s.plan.n_items[b]
+    return -1
 
-    `steps` counts the steps taken before.
-    """
-    plan, work, n, n_threads = s.plan, s.work, len(users), s.n_threads
-    n_batches = (n + batch_size - 1) // batch_size
+
+@jit
+def use(s: Step, b: int, phase: int, thread: int) -> None:
+    """What a phase does with its sums over the users of all workers."""
+    if phase == AHEAD:
+        put_ahead_items(s, b, thread)
+    elif phase == ALONG:
+        go_along_items(s, b, thread)
+    elif phase == GATE and thread == 0:
+        step_gate(s)
+    elif phase == ITEMS and s.workers.address != 0:
+        share = s.plan.item_share[b]
+        step_items(s, b, share[thread], share[thread + 1], thread)
+
+
+@jit
+def add_up(s: Step, n_rows: int, thread: int) -> bool:
+    """Replace the first rows of `on_items` by their sums over workers; whether that worked."""
+    if s.workers.address == 0:
+        return True
+    wait_for_all(s.barrier, s.n_threads)
+    if thread == 0:
+        s.workers.failed[0] = call_python(s.workers.address, n_rows)
+    wait_for_all(s.barrier, s.n_threads)
+    return s.workers.failed[0] == 0
+
+
+@jit_entry
+def run(given: Batch, span: Span, s: Step, thread: int, losses: Array) -> None:
+    """One thread's part of a step on each batch of the samples; thread 0 writes the losses."""
+    plan, work, n_threads, n_batches = s.plan, s.work, s.n_threads, len(span.n_clicks)
     for first in range(0, n_batches, n_threads):  # laid out side by side, then run one by one
         count = min(n_threads, n_batches - first)
         if thread < count:
-            begin = (first + thread) * batch_size
-            end = min(begin + batch_size, n)
-            clicks = users[begin:end], start[begin : end + 1], items, weight[begin:end]
-            lay_out_pairs(plan, thread, work, *clicks, item_weight, marks, s.tables.exposure)
-            lay_out_items(plan, thread, work)
+            n = first + thread
+            marks, exposure = given.marks, s.tables.exposure
+            lay_out_pairs(plan, thread, work, given, span, n, marks, exposure)
+            if s.phases[-1] == ITEMS:
+                lay_out_items(plan, thread, work, span, n)
             if s.options.strategy == BILEVEL:
-                part = (steps + first + thread) % s.guide.n_parts
-                find_guides(plan, thread, work, s.guide, part)
+                find_guides(plan, thread, work, s.guide, span.before[n] % s.guide.n_parts)
         wait_for_all(s.barrier, n_threads)
         for b in range(count):
-            before = steps + first + b
+            before = span.before[first + b]
             correct_rates(work.rates[thread], s.tables.rates, before + 1)
-            if s.options.strategy != GIVEN:
-                learn_exposure(s, b, before % s.guide.n_parts, thread)
-            step_users(s, b, thread)
-            wait_for_all(s.barrier, n_threads)
-            step_items(s, b, thread)
-            if thread == 0:
-                total = 0.0
-                for k in range(plan.n_pairs[b]):
-                    total += work.loss[k]
-                losses[first + b] = total
-            wait_for_all(s.barrier, n_threads)
+            for phase in s.phases:
+                n_rows = fill(s, b, phase, before % s.guide.n_parts, thread)
+                if n_rows >= 0 and not add_up(s, n_rows, thread):
+                    return
+                use(s, b, phase, thread)
+                if phase == ITEMS and thread == 0:
+                    total = 0.0
+                    for k in range(plan.n_pairs[b]):
+                        total += work.loss[k]
+                    losses[first + b] = total
+                wait_for_all(s.barrier, n_threads)
