@@ -15,11 +15,10 @@ from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
-from unexposed.model import fold_in_kernel as kernel
 from unexposed.model.fold_in import SEED, solve
 from unexposed.progress import Silent
 from unexposed.sampling.chances import EVEN
-from unexposed.sampling.samples import Drawing, Samples
+from unexposed.sampling.samples import Drawing, Samples, samples_alone
 from unexposed.training.side import Side
 
 LEARNING = [name for name in FOLDING if name in PERSONAL]
@@ -31,7 +30,7 @@ def pairs(rows, items, user_ids, item_ids):
     )
 
 
-# The kernel
+# Samples of new users, and what they teach
 
 N_ITEMS, DIM = 9, 4
 CLICKED = pairs([0, 0, 0, 1], [1, 4, 7, 2], range(2), range(N_ITEMS))
@@ -41,107 +40,124 @@ TRAINED_ON = pairs(  # item i has i clicks, so that popularity differs
     range(N_ITEMS),
     range(N_ITEMS),
 )
-BATCH_SIZE, N_BATCHES, EPOCHS = 4, 3, 6
+TIMES = {"epochs": 6, "batch_size": 4}
+OPTIMISER = Optimiser(0.05, 0.2)
+DRAWINGS = {
+    "unclicked": Drawing(2),
+    "unbiased": Drawing(2, "unbiased"),
+    "every pair": Drawing(2, every_pair=True, source="catalogue"),  # nothing is drawn
+    "catalogue": Drawing(2, source="catalogue"),
+    "unbiased by popularity": Drawing(2, "unbiased", exponent=0.5),
+}
 
 
-def drawn_for(user, clicked, drawing, *, n_items, law=EVEN, seed=0, n_batches=1):
-    """Epoch after epoch as the kernel draws it: the items of each click, and its batch."""
-    every = drawing.every_pair
-    clicked = np.array(clicked, dtype=np.int32)
-    avoided = clicked[:0] if drawing.source == "catalogue" and not every else clicked
-    clicked_by, room = np.full(n_items, -1, dtype=np.int32), np.zeros(n_items, dtype=np.int32)
-    clicked_by[avoided] = user
-    listed = room[: kernel.list_unclicked(room, clicked_by, user, avoided, every, law)]
-    sums = kernel.add_up(np.zeros(n_items), listed, law)
-    start = kernel.starts(len(clicked), n_items - len(avoided), drawing.negatives, every)
-    bits = np.uint64(seed)
-    while True:
-        items, batch = np.full(start[-1], -1, dtype=np.int32), np.full(len(clicked), -1)
-        bits = kernel.draw(items, start, clicked, listed, sums, clicked_by, user, every, law, bits)
-        bits = np.uint64(kernel.spread(batch, n_batches, np.uint64(bits)))
-        yield np.split(items, start[1:-1]), batch
-
-
-def trained(user, items, exposure, loss, drawing, optimiser, relevance):
-    """The user's vector after training, its clicks spread and drawn for as the kernel does.
-
-    Clicks of a second user fill up the batches; the items are put back after every step.
-    """
-    clicked = CLICKED.items[CLICKED.users == user]
-    law, known = drawing.law(TRAINED_ON), {"n_items": N_ITEMS, "seed": SEED}
-    epochs = drawn_for(user, clicked, drawing, law=law, n_batches=N_BATCHES, **known)
-    parameters = relevance.new_users({}, 2) | {"item_factors": items}
-    given = {"exposure": exposure, "relevance": relevance, "dtype": torch.float64}
-    engine = ReferenceEngine(Objective(loss), optimiser, parameters, **given)
-    weight = drawing.weight(CLICKED, law)[user]
-    for of_click, batch in itertools.islice(epochs, EPOCHS):
-        for number in range(N_BATCHES):
-            own = [of_click[c] for c in np.flatnonzero(batch == number)]
-            filled = own + [np.array([0, 3], dtype=np.int32)] * (BATCH_SIZE - len(own))
-            engine.step(
-                Samples(
-                    (np.arange(BATCH_SIZE) >= len(own)).astype(np.int32),
-                    np.cumsum([0, *map(len, filled)]),
-                    np.concatenate(filled),
-                    np.full(BATCH_SIZE, weight),
-                    drawing.item_weight(law),
-                )
-            )
-            engine.state()["item_factors"][:] = items
-    return engine.parameters()["user_factors"][0]
-
-
-BIASES = {"low_variance": "both", "inverse_propensity_pairwise": "item"}
-
-
-@pytest.mark.parametrize("loss", LOSS_CODES)
-@pytest.mark.parametrize(
-    "drawing",
-    [
-        Drawing(2),
-        Drawing(2, "unbiased"),
-        Drawing(2, every_pair=True, source="catalogue"),  # nothing is drawn
-        Drawing(2, source="catalogue"),
-        Drawing(2, "unbiased", exponent=0.5),
-    ],
-    ids=["unclicked", "unbiased", "every pair", "catalogue", "unbiased by popularity"],
-)
-def test_a_vector_is_what_training_learns_with_the_items_fixed(loss, drawing):
-    rng = np.random.default_rng(0)
-    relevance = DotProduct(DIM, 1.0, BIASES.get(loss, "none"), start=-3.0)
+def problem(biases="none"):
+    rng, relevance = np.random.default_rng(0), DotProduct(DIM, 1.0, biases, start=-3.0)
     items = relevance.initial(1, N_ITEMS, rng)["item_factors"]
-    exposure, optimiser = rng.uniform(0.2, 0.9, N_ITEMS), Optimiser(0.05, 0.1)
-    given = {"exposure": exposure, "drawing": drawing, "law": drawing.law(TRAINED_ON)}
-    given |= {"n_clicks": BATCH_SIZE * N_BATCHES, "batch_size": BATCH_SIZE, "epochs": EPOCHS}
-    found, *others = (
-        solve(
-            {"item_factors": items},
-            CLICKED,
-            loss,
-            optimiser,
-            relevance=relevance,
-            threads=threads,
-            **given,
-        )["user_factors"]
-        for threads in (1, 2, 3)
+    return relevance, {"item_factors": items}, rng.uniform(0.2, 0.9, N_ITEMS)
+
+
+def solved(loss="low_variance", drawing=DRAWINGS["unclicked"], biases="none", **options):
+    relevance, tables, exposure = problem(biases)
+    given = {"drawing": drawing, "law": drawing.law(TRAINED_ON), "relevance": relevance}
+    options = {"n_clicks": 12, "exposure": exposure, **TIMES, **given, **options}
+    return solve(tables, CLICKED, loss, OPTIMISER, **options)["user_factors"]
+
+
+def drawn(clicks, drawing, *, epochs, law=EVEN, steps=1):
+    samples, batches = samples_alone(
+        clicks, drawing, law, epochs=epochs, steps=steps, batch_size=1, seed=3
     )
-    assert all(other.tobytes() == found.tobytes() for other in others)
-    assert np.abs(found[:, :DIM]).max() > 0.1  # far from the start
-    for user, vector in enumerate(found):
-        expected = trained(user, items, exposure, loss, drawing, optimiser, relevance)
-        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-6)
+    return samples.pairs(), samples, batches
 
 
-@pytest.mark.parametrize("clicked", [[1, 4], [0, 1, 4, 6, 7, 8]])  # by rejection, from a list
-@pytest.mark.parametrize("exponent", [0.0, 0.5])
-def test_items_are_drawn_by_their_popularity_in_the_training(exponent, clicked):
+@pytest.mark.parametrize("drawing", DRAWINGS.values(), ids=DRAWINGS)
+@pytest.mark.parametrize("loss", LOSS_CODES)
+def test_a_vector_is_what_the_reference_engine_learns_with_the_items_held(loss, drawing):
+    biases = "item" if "pairwise" in loss else "both"
+    relevance, tables, exposure = problem(biases)
+    given = {"exposure": exposure, "relevance": relevance, "dtype": torch.float64, "held": True}
+    start = tables | relevance.new_users({}, 2)
+    engine = ReferenceEngine(Objective(loss), OPTIMISER, start, **given)
+    law = drawing.law(TRAINED_ON)
+    engine.learn(*samples_alone(CLICKED, drawing, law, steps=3, seed=SEED, **TIMES))
+    learned = engine.parameters()
+    np.testing.assert_array_equal(learned["item_factors"], tables["item_factors"])
+    found = solved(loss, drawing, biases)
+    assert np.abs(found - start["user_factors"]).max() > 0.2  # far from the start
+    np.testing.assert_allclose(found, learned["user_factors"], rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_with_held_items_is_the_step_of_training_for_a_user():
+    relevance, tables, exposure = problem()
+    start = tables | {"user_factors": np.random.default_rng(1).normal(size=(2, DIM))}
+    batch = Samples(
+        np.array([0, 1], dtype=np.int32),
+        np.array([0, 3, 5]),
+        np.array([1, 0, 3, 2, 5], dtype=np.int32),
+        np.ones(2, dtype=np.float32),
+    )
+    engines = [
+        ReferenceEngine(
+            *(Objective("low_variance"), OPTIMISER, start),
+            **{"exposure": exposure, "relevance": relevance, "dtype": torch.float64, "held": held},
+        )
+        for held in (False, True)
+    ]
+    free, held = ((engine.step(batch), engine.parameters())[1] for engine in engines)
+    np.testing.assert_array_equal(held["user_factors"], free["user_factors"])
+    assert (free["item_factors"] != held["item_factors"]).any()
+
+
+@pytest.mark.parametrize("clicked", [[1, 4], [0, 1, 4, 6, 7, 8]])  # few and most of nine
+@pytest.mark.parametrize(
+    ("source", "exponent"), [("unclicked", 0), ("unclicked", 0.5), ("catalogue", 0)]
+)
+def test_items_are_drawn_by_their_chance_and_every_click_comes_once(clicked, source, exponent):
+    own = pairs([0] * len(clicked), clicked, range(1), range(N_ITEMS))
     law = Drawing(3, exponent=exponent).law(TRAINED_ON)
-    epochs = drawn_for(3, clicked, Drawing(3), n_items=9, law=law)
-    found = [of_click[0][1:] for of_click, _ in itertools.islice(epochs, 2000)]
-    counts = np.bincount(np.concatenate(found), minlength=9)
-    expected = np.maximum(TRAINED_ON.item_counts, 1) ** exponent
-    expected[clicked] = 0
-    np.testing.assert_allclose(counts / 6000, expected / expected.sum(), atol=0.033)  # 5 sd
+    found, samples, _ = drawn(own, Drawing(3, source=source), epochs=1000, law=law)
+    assert (np.bincount(samples.items[samples.start[:-1]], minlength=9)[clicked] == 1000).all()
+    counts = np.bincount(found.items[found.click == 0], minlength=9)
+    expected = np.maximum(TRAINED_ON.item_counts, 1.0) ** exponent
+    if source == "unclicked":
+        expected[clicked] = 0
+    np.testing.assert_allclose(counts / counts.sum(), expected / expected.sum(), atol=0.033)
+
+
+def test_every_pair_deals_each_unclicked_item_once_and_evenly():
+    own = pairs([0] * 3, [1, 4, 6], range(1), range(N_ITEMS))
+    found, samples, batches = drawn(own, Drawing(5, every_pair=True), epochs=50)
+    assert (np.diff(samples.start) == 3).all()
+    for first, stop in itertools.pairwise(batches.bounds):  # an epoch each
+        assert sorted(samples.items[samples.start[first] : samples.start[stop]]) == [*range(9)]
+    assert set(found.items[found.click == 0]) == {0, 2, 3, 5, 7, 8}
+
+
+@pytest.mark.parametrize("every_pair", [False, True])
+def test_nothing_is_drawn_for_a_user_who_clicked_everything(every_pair):
+    own = pairs([0] * 3, range(3), range(1), range(3))
+    _, samples, _ = drawn(own, Drawing(2, every_pair=every_pair), epochs=1)
+    assert sorted(samples.items) == [0, 1, 2]
+
+
+def test_clicks_are_spread_evenly_over_the_steps():
+    own = pairs([0] * 6000, range(6000), range(1), range(6001))
+    _, _, batches = drawn(own, Drawing(1), epochs=2, steps=6)
+    assert batches.before.tolist() == [*range(12)]
+    np.testing.assert_allclose(np.diff(batches.bounds), 1000, atol=150)  # 5 sd
+
+
+def test_a_training_smaller_than_a_batch_is_one_batch():
+    one, other = (solved(n_clicks=10, batch_size=size) for size in (10, 1000))
+    assert np.array_equal(one, other)
+
+
+def test_other_users_and_threads_change_no_bit(monkeypatch):
+    together = solved()
+    monkeypatch.setattr("unexposed.model.fold_in.PAIRS", 1)  # one user at a time
+    for threads in (1, 2):
+        assert solved(threads=threads).tobytes() == together.tobytes()
 
 
 # Models

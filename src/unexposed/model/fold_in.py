@@ -22,14 +22,13 @@ from unexposed.compiled import CORES
 from unexposed.data.clicks import Clicks, check_clicks
 from unexposed.data.features import Features
 from unexposed.data.ids import Ids, joined, match
-from unexposed.engine.cpu.formulas import LOSS_CODES
+from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
 from unexposed.maths.losses import kernel_of
 from unexposed.maths.relevance import Relevance
 from unexposed.model.filters import entries
-from unexposed.model.fold_in_kernel import learn_users
 from unexposed.sampling.chances import EVEN, Chances
 from unexposed.sampling.samples import Drawing, samples_alone
 from unexposed.training.side import feature_rows
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 SEED = 1  # of the drawn samples, the same for every user: users do not affect each other
+PAIRS = 1_000_000  # about the pairs that a thread learns from at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,48 +171,42 @@ def solve(
     batch_size: int,
     epochs: int,
     relevance: Relevance,
-    threads: int | None = None,
+    threads: int = CORES,
 ) -> dict[str, Array]:
-    """The rows of the users of these clicks in each users' table, with all others held."""
+    """The rows of the users of these clicks in each users' table, with all other tables held."""
     start = relevance.new_users(parameters, clicks.n_users)
-    steps, size = -(-n_clicks // batch_size), min(batch_size, n_clicks)
+    held = {n: parameters[n] for n, table in relevance.tables.items() if table.rows != "users"}
+    is_fast = relevance.kernel is not None and kernel_of(loss) is not None
     by_item = drawing.item_weight(law)
     if counted is not None:
         by_item = (counted * (1 if by_item is None else by_item)).astype(np.float32)
-    if relevance.kernel is None or kernel_of(loss) is None:
-        tables = {name: parameters[name] for name in relevance.tables}
-        given: dict[str, Any] = {"exposure": exposure, "relevance": relevance, "held": True}
-        engine = ReferenceEngine(Objective(loss), optimiser, tables | start, **given)
+    steps, size = -(-n_clicks // batch_size), min(batch_size, n_clicks)
+
+    def solved(part: slice) -> dict[str, Array]:
         times: dict[str, Any] = {"epochs": epochs, "steps": steps, "batch_size": size}
-        samples, batches = samples_alone(clicks, drawing, law, seed=SEED, **times)
-        engine.learn(replace(samples, item_weight=by_item), batches)
-        return {name: engine.parameters()[name] for name in start}
-    n_items, width = parameters["item_factors"].shape
-    table = relevance.tables["user_factors"]
-    vectors = start["user_factors"].astype(np.float64)
-    threads = max(1, min(threads or CORES, clicks.n_users))
-    bounds = [clicks.n_users * share // threads for share in range(threads + 1)]
-    given_ = (
-        np.ascontiguousarray(parameters["item_factors"], dtype=np.float32),
-        np.atleast_2d(np.ones(n_items) if exposure is None else exposure).astype(np.float64),
-        clicks.items,
-        clicks.user_start,
-        drawing.weight(clicks, law),
-        np.zeros(0, dtype=np.float32) if by_item is None else by_item,
-        law,
-        LOSS_CODES[loss],
-        drawing.negatives,
-        drawing.every_pair,
-        drawing.source == "catalogue" and not drawing.every_pair,
-        steps,
-        size,
-        optimiser.learning_rate,
-        optimiser.weight_decay,
-        -1 if table.fixed is None else table.fixed,
-        width if table.decaying is None else table.decaying,
-        epochs,
-        np.uint64(SEED),
-    )
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda t: learn_users(vectors, *given_, *bounds[t : t + 2]), range(threads)))
-    return {"user_factors": vectors.astype(np.float32)}
+        samples, batches = samples_alone(of_part(clicks, part), drawing, law, seed=SEED, **times)
+        samples = replace(samples, item_weight=by_item)
+        tables = held | {name: rows[part] for name, rows in start.items()}
+        shown = exposure if exposure is None or exposure.ndim == 1 else exposure[part]
+        given: dict[str, Any] = {"relevance": relevance, "held": True}
+        engine: CpuEngine | ReferenceEngine
+        if is_fast:
+            rows, items = np.unique(samples.items, return_inverse=True)  # a request needs few
+            samples = replace(samples, items=items.astype(np.int32))
+            if by_item is not None:
+                samples = replace(samples, item_weight=by_item[rows])
+            tables["item_factors"] = tables["item_factors"][rows]
+            given |= {"exposure": None if shown is None else shown[..., rows], "threads": 1}
+            engine = CpuEngine(Objective(loss), optimiser, tables, **given)
+        else:
+            engine = ReferenceEngine(Objective(loss), optimiser, tables, exposure=shown, **given)
+        engine.learn(samples, batches)
+        return {name: engine.parameters()[name].astype(np.float32) for name in start}
+
+    each = clicks.n_items if drawing.every_pair else len(clicks) / clicks.n_users
+    pairs = epochs * clicks.n_users * each * (1 + drawing.negatives)
+    n_parts = min(clicks.n_users, 1 + int(pairs // PAIRS))
+    bounds = [clicks.n_users * number // n_parts for number in range(n_parts + 1)]
+    with ThreadPoolExecutor(threads if is_fast else 1) as pool:
+        every = list(pool.map(solved, map(slice, bounds[:-1], bounds[1:])))
+    return {name: np.concatenate([one[name] for one in every]) for name in start}
