@@ -110,12 +110,6 @@ def test_an_encoding_survives_json_and_encodes_later_rows_alike():
     np.testing.assert_allclose(later.matrix[1], [1, 6 / np.std([1, 2, 6]), 0, 0, 0, 0], rtol=1e-6)
 
 
-def test_codes_are_categories_where_asked():
-    found = items("sku,code\na,7\nb,7\nd,12\ne,12\n", categories=["code"])
-    assert found.encoding.columns == ["constant", "code=12", "code=7"]
-    assert items("sku,code\na,7\nb,7\nd,12\ne,12\n").encoding.columns == ["constant", "code"]
-
-
 def test_large_numbers_have_a_finite_deviation_and_later_ones_are_held_at_ten():
     found = items("sku,n\na,1e300\nb,-1e300\n")
     np.testing.assert_allclose(found.matrix[:, 1], [1, -1])
@@ -146,11 +140,6 @@ def test_bad_features_are_refused_with_one_sentence(case):
         items(text)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_table_without_a_column_that_the_model_knows_is_refused():
-    with pytest.raises(InputError, match="items.csv has no column 'price' of features; did you"):
-        items("sku,prices,brand,tags\na,1,x,p\n", encoding=items().encoding)
 
 
 # The catalogue

@@ -130,13 +130,6 @@ def test_the_ones_of_a_click_column_are_clicks_and_its_zeros_impressions(name, v
     )
 
 
-def test_any_column_can_be_named_the_click_column_or_none():
-    bought = SHOP | {"bought": [0, 1, 0, 0]}
-    assert pairs(log(bought, click="bought")) == {("ada", "y"): 1}
-    assert pairs(log(bought)) == {("ada", "x"): 1, ("ada", "y"): 1, ("bob", "x"): 2}
-    assert len(log(SHOP | {"label": [0, 7, 0, 0]}, click="")) == 3
-
-
 def test_a_click_column_of_other_values_is_refused_with_the_cure():
     said = refusal(SHOP | {"label": [0, 1, 2, 0]})
     assert said.startswith("the frame, row 2: the label '2' is not 0 or 1; ")
@@ -231,11 +224,6 @@ def test_words_that_exclude_each_other_are_refused(given, told):
     assert told in refusal(EVENTS, **given)
 
 
-def test_values_without_an_event_column_are_refused():
-    assert "has no column 'purchase'" in refusal(SHOP, click="purchase")
-    assert "has no event column" in refusal(SHOP, click="purchase", shown="view")
-
-
 # Counts
 
 
@@ -281,11 +269,6 @@ def test_a_count_of_zero_is_no_click_and_said():
 def test_counts_add_up_to_an_int32_or_are_refused():
     said = refusal(SHOP | {"n": [1, 1, 2**31 - 1, 2]})
     assert "clicked 2147483649 times" in said
-
-
-def test_an_impression_without_a_count_is_one():
-    clicks = log(EVENTS | {"quantity": [None, 3, 0, 4]}, click="purchase", shown="view,impression")
-    assert shown(clicks) == {("ada", "x"): (1, 0), ("ada", "y"): (3, 3), ("bob", "x"): (5, 0)}
 
 
 # Propensities

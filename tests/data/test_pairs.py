@@ -7,7 +7,7 @@ import pytest
 
 from unexposed.data.clicks import Clicks, Ratings
 from unexposed.data.ids import Ids
-from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.split import Split
 from unexposed.errors import InputError
 
@@ -140,18 +140,6 @@ def test_ratings_with_a_threshold_of_their_own_keep_it_whatever_is_asked():
     np.testing.assert_array_equal(judged.relevant, traffic.relevant)
 
 
-def test_parts_of_ratings_keep_what_was_shown_of_their_own_pairs():
-    ratings = shown_ratings()
-    rest, taken = ratings.hold_out(fraction=0.3, seed=1)
-    assert len(taken) == 18
-    for part in (rest, taken):
-        np.testing.assert_array_equal(part.times, part.users * 10 + part.items)
-        np.testing.assert_array_equal(part.shown.keys, part.times)
-    both = np.concatenate([rest.times, taken.times])
-    np.testing.assert_array_equal(np.sort(both), ratings.times)
-    np.testing.assert_array_equal(ratings.hold_out(fraction=0.3, seed=1)[1].times, taken.times)
-
-
 # Impressions and random traffic
 
 IDS = {"user_ids": Ids.range(3), "item_ids": Ids.range(4)}
@@ -191,16 +179,6 @@ def test_rows_of_one_pair_are_added_up():
 def test_impossible_impressions_are_refused(change, says):
     with pytest.raises(InputError, match=says):
         replace(impressions(), **change)
-
-
-def test_traffic_needs_a_bool_for_each_distinct_pair():
-    users, items = np.array([0, 1], np.int32), np.array([1, 0], np.int32)
-    traffic = Traffic(users, items, np.array([True, False]), **IDS)
-    assert traffic.pick(traffic.relevant).users.tolist() == [0]
-    with pytest.raises(InputError, match="one bool"):
-        Traffic(users, items, np.array([1, 0]), **IDS)
-    with pytest.raises(InputError, match="without repeats"):
-        Traffic(users[[0, 0]], items[[0, 0]], np.array([True, False]), **IDS)
 
 
 def test_clicks_keep_the_last_time_of_a_pair_and_their_impressions():

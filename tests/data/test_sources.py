@@ -281,31 +281,6 @@ def test_a_bad_part_is_refused_by_its_name(tmp_path, second, told):
     assert told in refusal(tmp_path)
 
 
-def test_ids_of_text_parts_are_integers_only_if_they_are_in_all_parts(tmp_path):
-    (tmp_path / "a.csv").write_text("user,item\n7,1\n8,1\n")
-    (tmp_path / "b.csv").write_text("user,item\n007,2\n8,1\n")
-    found = log(tmp_path)
-    assert found.user_ids.values.tolist() == ["007", "7", "8"]
-    assert found.item_ids.values.tolist() == [1, 2]
-    assert found.counts.tolist() == [1, 1, 2]
-
-
-def test_parquet_parts_with_ids_of_two_kinds_are_refused(tmp_path):
-    pl.DataFrame({"user": [1, 2], "item": [1, 2]}).write_parquet(tmp_path / "a.parquet")
-    pl.DataFrame({"user": ["1", "2"], "item": [1, 2]}).write_parquet(tmp_path / "b.parquet")
-    said = refusal(tmp_path)
-    assert "column 'user' holds integers in" in said
-    assert "write it alike in all parts" in said
-
-
-def test_a_damaged_part_is_refused_by_its_name(tmp_path):
-    for n, part in enumerate(PARTS):
-        part.write_parquet(tmp_path / f"{n}.parquet", compression="uncompressed")
-    whole = (tmp_path / "3.parquet").read_bytes()
-    (tmp_path / "3.parquet").write_bytes(whole[:-30])
-    assert f"{tmp_path / '3.parquet'} cannot be read" in refusal(tmp_path)
-
-
 def test_what_is_no_log_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "no such file" in refusal(tmp_path / "clicks.csv")

@@ -1,7 +1,6 @@
 """Tables that come in parts, written as one file or not at all."""
 
 import os
-import stat
 import subprocess
 
 import numpy as np
@@ -13,10 +12,6 @@ from unexposed.data.worlds.simulate import world
 from unexposed.data.worlds.write import write_world
 from unexposed.data.write import write_table, write_tables
 from unexposed.errors import InputError
-from unexposed.files import write_folder
-from unexposed.methods import make
-from unexposed.model.export import KINDS, export_model
-from unexposed.progress import Silent
 
 WATCHED = ("write.py", "files.py", "pathlib.py")
 PARTS = [
@@ -87,40 +82,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ending, small_disk):
     table = pl.DataFrame({"x": np.random.default_rng(0).random(100_000)})
     path = small_disk / f"x.{ending}"
     with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
-        write_table(table, path)
-    with pytest.raises(InputError, match="cannot write .*: .*No space left on device"):
         write_tables([table, table], path)
     assert list(small_disk.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_an_export_to_a_full_disk_is_one_sentence_and_leaves_nothing(kind, small_disk):
-    clicks = world(900, 800, seed=0).clicks(0)
-    model = make("wmf", dim=50, epochs=1).fit(clicks, progress=Silent())
-    with pytest.raises(InputError, match="cannot write .*out: "):
-        export_model(model, small_disk / "out", kind=kind)
-    assert list(small_disk.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("write", "new", "changed"),
-    [
-        (lambda path: write_tables(PARTS, path), 0o640, 0o600),
-        (lambda path: write_folder(path, lambda place: None), 0o750, 0o700),
-    ],
-)
-def test_a_file_keeps_its_mode_and_a_new_one_gets_the_usual(write, new, changed, tmp_path):
-    path = tmp_path / "table.csv"
-    before = os.umask(0o027)
-    try:
-        write(path)
-        assert stat.S_IMODE(path.stat().st_mode) == new
-        path.chmod(changed)
-        write(path)
-        assert stat.S_IMODE(path.stat().st_mode) == changed
-    finally:
-        os.umask(before)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -140,10 +103,11 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("write", [write_table, lambda table, path: write_tables([table], path)])
-def test_ids_of_several_kinds_are_written_as_text(ending, write, tmp_path):
+def test_ids_of_several_kinds_are_written_as_text(ending, tmp_path):
     users = pl.Series([1, "a", (2, "b")], dtype=pl.Object)
-    write(pl.DataFrame({"user": users, "rank": [1, 2, 3]}), path := tmp_path / f"ids.{ending}")
+    write_table(
+        pl.DataFrame({"user": users, "rank": [1, 2, 3]}), path := tmp_path / f"ids.{ending}"
+    )
     assert read(path)["user"].to_list() == ["1", "a", "(2, 'b')"]
 
 
@@ -158,6 +122,7 @@ def test_a_world_replaces_a_world_and_no_other_file(tmp_path):
     assert (tmp_path / "judged.csv").read_text() == "of mine"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file left open
 def test_a_world_that_was_interrupted_at_any_call_can_be_written_again(tmp_path):
     write_world(world(30, 25, seed=0), tmp_path, seed=0)
