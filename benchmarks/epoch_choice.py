@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from unexposed import progress as show
-from unexposed.evaluation.protocols import PROTOCOLS
-from unexposed.evaluation.truth import by_truth
+from unexposed.evaluation.protocols import PROTOCOLS, by_truth
 from unexposed.experiments.data import open_data
 from unexposed.methods import make
 from unexposed.ranking.held_out import CRITERIA, DEFAULT, qualities

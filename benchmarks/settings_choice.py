@@ -22,8 +22,7 @@ import numpy as np
 
 from unexposed import progress as show
 from unexposed.data.clicks import Clicks
-from unexposed.evaluation.protocols import PROTOCOLS
-from unexposed.evaluation.truth import by_truth
+from unexposed.evaluation.protocols import PROTOCOLS, by_truth
 from unexposed.experiments.data import open_data
 from unexposed.methods import make
 from unexposed.model.model import Model

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed.evaluation.protocols import TRUE_RELEVANCE
 from unexposed.evaluation.significance import bootstrap_interval, paired_test
-from unexposed.evaluation.truth import TRUE_RELEVANCE
 from unexposed.experiments.kinds.compare import METRIC, document, from_lines
 from unexposed.experiments.spec import cells
 from unexposed.report.experiments import data_title, stored

@@ -28,7 +28,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.labelled import Impressions
 from unexposed.data.log import read_log
 from unexposed.data.worlds.simulate import World
-from unexposed.evaluation.truth import by_truth
+from unexposed.evaluation.protocols import by_truth
 from unexposed.methods import make
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Silent

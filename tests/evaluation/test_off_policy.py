@@ -90,11 +90,11 @@ def test_snips_varies_less_and_its_variance_formula_says_how_much(world, logs):
 def test_clipping_biases_downwards_and_lowers_the_variance(world, logs):
     k, weight, clicked = logs
     plain = estimated(off_policy.ips, weight, clicked)[0]
-    clipped = estimated(off_policy.clipped_ips, weight, clicked, clip=CLIP)[0]
+    clipped = estimated(off_policy.ips, weight, clicked, clip=CLIP)[0]
     assert (clipped <= plain).all()
     assert clipped.mean() < world.value(k) - 4 * clipped.std() / np.sqrt(LOGS)
     assert clipped.var() < plain.var()
-    without = estimated(off_policy.clipped_ips, weight[:5], clicked[:5], clip=np.inf)[0]
+    without = estimated(off_policy.ips, weight[:5], clicked[:5], clip=np.inf)[0]
     np.testing.assert_array_equal(without, plain[:5])
 
 

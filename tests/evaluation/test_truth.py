@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unexposed.data.worlds.simulate import world
-from unexposed.evaluation.truth import by_truth
+from unexposed.evaluation.protocols import by_truth
 from unexposed.methods import make
 from unexposed.progress import Silent
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError
-from unexposed.evaluation.protocols import exposure_correlation
+from unexposed.evaluation.protocols import by_truth, exposure_correlation
 from unexposed.evaluation.significance import bootstrap_interval
-from unexposed.evaluation.truth import by_truth
 from unexposed.experiments import guides
 from unexposed.experiments.oracles import item_means
 from unexposed.maths import item_level

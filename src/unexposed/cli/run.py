@@ -102,7 +102,7 @@ def _show(
 ) -> Any:
     """Print the table of an experiment, or return its document."""
     from unexposed.cli import tables
-    from unexposed.evaluation.truth import TRUE_RELEVANCE
+    from unexposed.evaluation.protocols import TRUE_RELEVANCE
     from unexposed.experiments.kinds.compare import document
 
     if experiment.kind != "compare":

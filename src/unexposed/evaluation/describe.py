@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unexposed import ranks
 from unexposed.data.ids import match
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices, among, pair_keys, same_ids
-from unexposed.evaluation import among_ranks, off_policy
+from unexposed.evaluation import off_policy
 from unexposed.evaluation.protocols import (
     Protocol,
     apply,
@@ -120,8 +121,8 @@ def of_document(document: Mapping[str, Any]) -> Verdict | None:
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:
     """The users that the protocol evaluates, and the ranks of their relevant items."""
-    own = among_ranks.own(eligible(judged, model.clicks, by))
-    return among_ranks.joined(np.unique(own.users), rank(model, own, by))
+    own = _own(eligible(judged, model.clicks, by))
+    return _joined(np.unique(own.users), rank(model, own, by))
 
 
 def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
@@ -189,8 +190,8 @@ def _of_part(part: Ranking, by: Protocol) -> dict[str, Any]:
 def recommended(model: Model, users: Indices) -> dict[str, Any]:
     """Describe how the lists of these users spread over the catalogue, as plain data."""
     k = min(LIST, len(model.item_ids))
-    own = among_ranks.own_users(users)
-    lists = among_ranks.joined_lists(own, model.top(own, k)[0])
+    own = _own_users(users)
+    lists = _joined_lists(own, model.top(own, k)[0])
     counts = model.clicks.item_counts
     return {
         "k": k,
@@ -202,3 +203,46 @@ def recommended(model: Model, users: Indices) -> dict[str, Any]:
 
 def _mean(values: NDArray[np.float64]) -> float | None:
     return float(values.mean()) if len(values) else None
+
+
+# Judged users divided among processes: each ranks items for some, and all know the result
+
+
+def _own(judged: Judgements) -> Judgements:
+    """The judgements of this rank's users."""
+    others = ranks.current()
+    return judged if others is None else judged.pick(judged.users % others.size == others.rank)
+
+
+def _own_users(users: Indices) -> Indices:
+    """The users of this rank, of all that are evaluated."""
+    others = ranks.current()
+    return users if others is None else users[users % others.size == others.rank]
+
+
+def _joined(users: Indices, ranking: Ranking) -> tuple[Indices, Ranking]:
+    """The users of all ranks, ascending, and the ranks of their relevant items."""
+    others = ranks.current()
+    if others is None:
+        return users, ranking
+    found = others.every((users, ranking))
+    every = np.concatenate([one for one, _ in found])
+    place = [np.searchsorted(np.sort(every), one) for one, _ in found]
+    parts = [part for _, part in found]
+    return np.sort(every), Ranking.from_pairs(
+        np.concatenate([at[part.users] for at, part in zip(place, parts, strict=True)]),
+        np.concatenate([part.ranks for part in parts]),
+        np.concatenate([part.items for part in parts]),
+        n_candidates=np.concatenate([part.n_candidates for part in parts])[np.argsort(every)],
+        weights=np.concatenate([part.weights for part in parts]),
+    )
+
+
+def _joined_lists(users: Indices, lists: Indices) -> Indices:
+    """The lists of all ranks, (users, k), in the order of their users."""
+    others = ranks.current()
+    if others is None:
+        return lists
+    found = others.every((users, lists))
+    order = np.argsort(np.concatenate([one for one, _ in found]))
+    return np.concatenate([rows for _, rows in found])[order]

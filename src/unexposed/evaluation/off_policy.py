@@ -16,7 +16,7 @@ Impressions are counted by pair, which loses nothing as long as a pair has one p
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,16 @@ from unexposed.model.model import Model
 Values = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """An estimate of a policy's click rate, and its standard error over impressions."""
 
     value: float
     standard_error: float
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval by the normal approximation."""
-        return self.value - 1.96 * self.standard_error, self.value + 1.96 * self.standard_error
+    def to_json(self) -> dict[str, Any]:
+        """With a 95 % interval by the normal approximation."""
+        value, error = self
+        return {"mean": value, "se": error, "ci95": [value - 1.96 * error, value + 1.96 * error]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +117,14 @@ def logged(model: Model, impressions: Impressions) -> Logged:
     )
 
 
-def ips(weight: Values, shown: Values, clicked: Values) -> Estimate:
+def ips(weight: Values, shown: Values, clicked: Values, *, clip: float = math.inf) -> Estimate:
     """V̂ = Σ w r / n, without bias; its variance is the sample variance of w r over n.
 
-    Horvitz and Thompson (1952). `weight` is of each pair, `shown` and `clicked` are its counts.
+    Horvitz and Thompson (1952). `weight` is of each pair, `shown` and `clicked` are its counts. A
+    `clip` puts min(w, clip) for w: never more, so biased downwards, with less variance (Ionides
+    2008, Strehl et al. 2010).
     """
-    n = shown.sum()
+    weight, n = np.minimum(weight, clip), shown.sum()
     value = float((weight * clicked).sum() / n)
     if n < 2:
         return Estimate(value, math.nan)
@@ -148,14 +149,6 @@ def snips(weight: Values, shown: Values, clicked: Values) -> Estimate:
     return Estimate(value, float(np.sqrt(off) / total))
 
 
-def clipped_ips(weight: Values, shown: Values, clicked: Values, *, clip: float) -> Estimate:
-    """V̂ = Σ min(w, clip) r / n: never above `ips`, so biased downwards, with less variance.
-
-    Ionides (2008), Strehl et al. (2010).
-    """
-    return ips(np.minimum(weight, clip), shown, clicked)
-
-
 def effective(weight: Values, shown: Values) -> float:
     """Effective sample size (Σ w)² / Σ w²: so many equally weighted impressions say as much."""
     squares = (weight**2 * shown).sum()
@@ -166,9 +159,7 @@ Estimator = Callable[[Values, Values, Values, float], Estimate]  # weight, shown
 ESTIMATORS: dict[str, Estimator] = {
     "ips": lambda weight, shown, clicked, _: ips(weight, shown, clicked),
     "snips": lambda weight, shown, clicked, _: snips(weight, shown, clicked),
-    "clipped_ips": lambda weight, shown, clicked, clip: clipped_ips(
-        weight, shown, clicked, clip=clip
-    ),
+    "clipped_ips": lambda weight, shown, clicked, clip: ips(weight, shown, clicked, clip=clip),
 }
 
 
@@ -193,7 +184,7 @@ def describe(log: Logged, names: Collection[str], *, clip: float) -> dict[str, A
     metrics = {}
     for text in names:
         name, k = _parse(text)
-        metrics[text] = _plain(ESTIMATORS[name](weights[k], log.shown, log.clicked, clip))
+        metrics[text] = ESTIMATORS[name](weights[k], log.shown, log.clicked, clip).to_json()
     return {
         "users": len(log.users),
         "metrics": metrics,
@@ -201,7 +192,7 @@ def describe(log: Logged, names: Collection[str], *, clip: float) -> dict[str, A
         "clip": clip,
         "impressions": log.n,
         "clicks": int(log.clicked.sum()),
-        "logged_rate": _plain(ips(every, log.shown, log.clicked)),
+        "logged_rate": ips(every, log.shown, log.clicked).to_json(),
         "unknown_users": log.unknown_users,
         "clicks_trained_on": log.trained_on,
     }
@@ -223,14 +214,6 @@ def _facts(weight: Values, log: Logged, clip: float) -> dict[str, float]:
         "mean_weight": float((weight * log.shown).sum() / log.n),
         "largest_weight": float(weight.max()),
         "clipped_share": float(log.shown[weight > clip].sum() / log.n),
-    }
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "mean": estimate.value,
-        "se": estimate.standard_error,
-        "ci95": list(estimate.interval),
     }
 
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from unexposed import settings as checks
 from unexposed.errors import InputError, did_you_mean
-from unexposed.evaluation.protocols import PAPER, Protocol, protocol
-from unexposed.evaluation.truth import TRUE_RELEVANCE
+from unexposed.evaluation.protocols import PAPER, TRUE_RELEVANCE, Protocol, protocol
 from unexposed.experiments import data as experiment_data
 from unexposed.experiments import guides, matrix, oracles
 from unexposed.experiments import studies as studies_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from unexposed.evaluation.truth import TRUE_RELEVANCE
+from unexposed.evaluation.protocols import TRUE_RELEVANCE
 from unexposed.report import experiment_tables as make
 from unexposed.report import figures, study_tables
 from unexposed.report.drawing import Figure

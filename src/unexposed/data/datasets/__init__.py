@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unexposed.data.datasets import shown, stars
-from unexposed.data.datasets.dataset import HOLDS, Dataset, RatingData
-from unexposed.data.datasets.download import fault, fetch
+from unexposed.data.datasets.source import HOLDS, Dataset, RatingData, fault, fetch
 from unexposed.errors import InputError, did_you_mean
 
 __all__ = ["DATASETS", "HOLDS", "Dataset", "Folder", "RatingData", "fault", "load", "locate"]

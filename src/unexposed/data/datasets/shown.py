@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Ratings, drawn
-from unexposed.data.datasets.dataset import RatingData
+from unexposed.data.datasets.source import RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, KnownExposure
 from unexposed.errors import InputError, did_you_mean, plain

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unexposed.data.clicks import Ratings
-from unexposed.data.datasets.dataset import RatingData
+from unexposed.data.datasets.source import RatingData
 from unexposed.data.ids import Ids
 from unexposed.data.pairs import pair_keys
 from unexposed.errors import InputError

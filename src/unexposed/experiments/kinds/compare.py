@@ -12,13 +12,14 @@ from unexposed.errors import InputError
 from unexposed.evaluation.compare import Comparison, Result, refuse_shared, train
 from unexposed.evaluation.describe import by_popularity, recommended
 from unexposed.evaluation.protocols import (
+    TRUE_RELEVANCE,
     Evaluation,
     Protocol,
+    by_truth,
     evaluate,
     exposure_correlation,
 )
 from unexposed.evaluation.significance import mean_sd
-from unexposed.evaluation.truth import TRUE_RELEVANCE, by_truth
 from unexposed.experiments.results import Line
 from unexposed.experiments.task import Experiment, Task
 from unexposed.model.model import Model
