@@ -15,7 +15,6 @@ READING = (
     "recommend model -k 3",
     "recommend model -k 3 --new-clicks newer.csv --unknown popular --popularity-penalty 1",
     "similar model --item 4 -k 2 --json",
-    "similar model --user 3 -k 2",
     "update model newer.csv --out other --force",
     "evaluate model --judged world/judged.csv --json",
     "report model --json",
@@ -57,7 +56,8 @@ def folders(whole: Path, number: int, seed: int) -> Iterator[str | None]:
             if end.code == 0 and "--json" in words:
                 fault = fault or not_json(end.out)
             if end.code == 0 and words.startswith(("update", "fit")):
-                fault = fault or _unlike(here / "out.safetensors", whole / f"{method}.safetensors")
+                given = hostile if words != resume else here / "out.safetensors"
+                fault = fault or _unlike(given, whole / f"{method}.safetensors")
             yield fault and f"{method}, {how}: {words}: {fault}"
             (here / "other.safetensors").unlink(missing_ok=True)
             shutil.rmtree(here / "other", ignore_errors=True)

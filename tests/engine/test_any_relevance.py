@@ -325,6 +325,8 @@ def test_a_relevance_of_ones_own_trains_saves_loads_serves_and_folds_in(name, be
     again, users = load(tmp_path / "model"), CLICKS.user_ids.values[:5].tolist()
     assert again.recommend(users, k=3).equals(model.recommend(users, k=3))
     assert model.method.user_tables(model.parameters) >= {"user_rows"}
+    model.save(tmp_path / "parted", partitioned=True)  # roles are stated, not read off a name
+    assert load(tmp_path / "parted").recommend(users, k=3).equals(model.recommend(users, k=3))
     with pytest.raises(InputError, match="no item vectors"):
         model.similar_items(CLICKS.item_ids.values[0])
     with pytest.raises(InputError, match="dot products only"):

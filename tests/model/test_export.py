@@ -1,7 +1,6 @@
 """Exports score and rank as the model does, are written atomically and describe themselves."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,31 +131,6 @@ def test_an_export_describes_itself_and_replaces_an_older_one_of_its_kind(kind, 
     export_model(model, tmp_path / "out", kind=kind)
     assert names(tmp_path / "out") == before
     assert names(tmp_path) == ["out"]
-
-
-def test_a_failure_half_way_leaves_the_old_export_intact(model, tmp_path, monkeypatch):
-    export_model(model, tmp_path / "out", kind="npy")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(InputError, match="cannot write .*out: No space left"):
-        export_model(model, tmp_path / "out", kind="npy")
-    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
-    assert names(tmp_path) == ["out"]
-
-
-@pytest.mark.parametrize("package", ["usearch", "onnx"])
-def test_a_missing_extra_is_one_sentence_with_its_cure(package, model, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, f"{package}.index", raising=False)
-    monkeypatch.setitem(sys.modules, package, None)  # importing it now raises
-    with pytest.raises(InputError) as refused:
-        export_model(model, tmp_path / "out", kind=package)
-    cure = "pip install '.[export]' in the checkout of unexposed"
-    assert str(refused.value) == f"this needs {package}: {cure}"
-    assert names(tmp_path) == []
 
 
 def test_awkward_ids_survive_and_mixed_types_go_to_json_only(tmp_path):

@@ -241,16 +241,6 @@ def test_folded_in_users_are_scored_like_trained_ones(name):
     assert np.mean(correlation) > 0.8
 
 
-def test_clicks_on_unknown_items_are_ignored_unless_there_are_no_others(fitted):
-    log = pairs([0, 1, 1], [0, 0, 1], ["ghost", "odd"], ["unheard of", "item 3"])
-    model = fitted.fold_in(log)
-    assert model.user_ids.index(["ghost", "odd"]).tolist() == [-1, len(fitted.user_ids)]
-    with pytest.raises(InputError, match="none of these users has a click on an item"):
-        fitted.fold_in(log.pick(np.array([True, False, False])))
-    with pytest.raises(InputError, match="knows none of the 1 clicked items"):
-        fitted.recommend_for(["unheard of"])
-
-
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in LEARNING])
 def test_other_methods_serve_new_users_or_refuse(name, checkerboard):
     model = quick(name, epochs=1).fit(checkerboard[0], progress=Silent())

@@ -139,15 +139,12 @@ def test_a_raw_id_belongs_to_the_partition_it_was_saved_in():
 
 
 def test_a_part_of_a_model_is_not_saved(saved, tmp_path):
+    saved[0].save(tmp_path / "whole")
+    with pytest.raises(InputError, match="saved as a whole.*partitioned=True"):
+        load_partitions(tmp_path / "whole")
     with pytest.raises(InputError, match="of 90 users: save the whole one"):
         load_partitions(saved[1])[0].save(tmp_path / "part")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_whole_folder_has_no_partitions(tmp_path):
-    fitted("popularity").save(tmp_path / "model")
-    with pytest.raises(InputError, match="saved as a whole.*partitioned=True"):
-        load_partitions(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["whole.safetensors"]
 
 
 def test_a_lost_or_damaged_shard_is_named(tmp_path):
@@ -205,15 +202,6 @@ def test_a_command_prints_the_same_for_a_model_by_partitions(words, models, caps
         assert ended(*words.format(folder).split()) == 0
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != ""
-
-
-def test_python_evaluates_a_model_by_partitions_on_its_judged_users(models, monkeypatch):
-    monkeypatch.setattr(mf, "SECONDS", 0)
-    judged = pl.read_csv("judged.csv").filter(pl.col("user") != "u5")
-    whole, parted = (ux.evaluate(f, judged, "judged") for f in ("whole", "parted"))
-    assert parted.document == whole.document
-    assert len(parted.model.user_ids) == 11
-    assert len(whole.model.user_ids) == 12
 
 
 def test_the_lists_of_all_users_are_the_same_rows_in_any_form(models, capsys):

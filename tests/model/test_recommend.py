@@ -112,20 +112,6 @@ def test_candidates_limit_each_user_to_their_own(model):
     assert model.recommend(["ghost"], 3, rules=rules)["item"].to_list() == ["item 2"]
 
 
-def test_exposure_is_computed_only_for_the_chosen_items(model, monkeypatch):
-    whole = type(model.method).exposure
-
-    def no_rows(self, parameters, users):
-        assert len(users) == 0, "a block of users × items for k items"
-        return whole(self, parameters, users)
-
-    monkeypatch.setattr(type(model.method), "exposure", no_rows)
-    table = recommended(model)
-    monkeypatch.undo()
-    expected = model.exposure(table["user"].to_list(), table["item"].to_list())
-    np.testing.assert_allclose(table["exposure"], expected, rtol=1e-6)
-
-
 def test_an_unknown_user_gets_the_items_of_the_greatest_mean_relevance(model):
     table = model.recommend(["ghost", "user 2"], 4, rules=Rules(unknown="popular"))
     assert table["known"].to_list() == [False] * 4 + [True] * 4
