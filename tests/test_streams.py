@@ -61,12 +61,11 @@ def test_a_training_ends_well_without_standard_error(here):
         ("no reader", 141, ""),
     ],
 )
-@pytest.mark.parametrize("command", ["recommend model -k 5", "doctor model --json"])
 def test_a_result_that_cannot_be_written_is_one_sentence(
-    here, stream, code, said, command, streams, monkeypatch, capfd
+    here, stream, code, said, streams, monkeypatch, capfd
 ):
     make("popularity").fit(read_log("log.csv", say=print)).save("model")
     capfd.readouterr()
     monkeypatch.setattr(sys, "stdout", streams.get(stream))
-    assert ended(*command.split()) == code
+    assert ended("recommend", "model", "-k", "5") == code
     assert capfd.readouterr() == ("", said)

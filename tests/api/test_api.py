@@ -76,14 +76,6 @@ def test_later_clicks_judge_as_relevant_pairs(model, split):
     assert ux.evaluate(model, later).means() == ux.evaluate(model, split.judged).means()
 
 
-def test_judgements_of_other_ids_are_translated(model, split, judged_frame):
-    some = judged_frame.filter(pl.col("user") >= 60)
-    clicks = ux.read_log(some)  # its users begin at 60
-    assert len(clicks.user_ids) < len(split.train.user_ids)
-    other = ux.read_judged(some, clicks)
-    assert ux.evaluate(model, other).means() == ux.evaluate(model, some).means()
-
-
 def test_metrics_replace_those_of_the_protocol(model, split):
     found = ux.evaluate(model, split.judged, metrics="ndcg@10, recall@7")
     assert list(found.means()) == ["ndcg@10", "recall@7"]
@@ -155,13 +147,6 @@ def test_tune_finds_settings_and_leaves_the_given_ones_alone(study, split):
     assert study.best.fit(split.train).method == study.best
     assert "Study(mf, 3 trials" in repr(study)
     assert "held-out quality" in study._repr_html_()
-
-
-def test_a_study_in_a_folder_is_kept_there(split, tmp_path):
-    pytest.importorskip("optuna")
-    made = [ux.tune(split.train, "ease", trials=2, out=tmp_path) for _ in range(2)]
-    assert (tmp_path / "ease.json").is_file()
-    assert made[0].document == made[1].document
 
 
 def test_report_writes_the_page_of_a_model_in_memory(model, split, judged_frame, tmp_path):

@@ -58,15 +58,6 @@ def test_a_score_is_the_metric_on_the_rows_that_were_held_out(log, folds):
     assert scores[0] == ux.evaluate(model, later, metrics="recall@10").means()["recall@10"]
 
 
-def test_a_grid_search_finds_a_setting_of_the_method(log, folds):
-    grid = {"method__dim": [1, 8]}
-    search = selection.GridSearchCV(
-        ux.Estimator(quick("mf", epochs=10)), grid, cv=folds, error_score="raise"
-    ).fit(log.frame())
-    assert search.best_estimator_.model_.method.dim == search.best_params_["method__dim"]
-    assert len(search.cv_results_["params"]) == 2
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [

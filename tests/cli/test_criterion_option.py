@@ -7,7 +7,6 @@ import pytest
 
 from unexposed.data.worlds.simulate import world
 from unexposed.data.write import click_table, write_table
-from unexposed.evaluation import compare as comparing
 from unexposed.methods import load
 from unexposed.ranking import held_out
 
@@ -75,18 +74,3 @@ def test_tune_judges_trials_by_every_criterion_and_says_when_they_disagree(log, 
 
 
 TUNE = "tune --train shop.csv --methods ease --trials 1"
-
-
-def test_compare_shows_the_criteria_and_says_when_they_disagree(log, done, monkeypatch):
-    Path("judged.csv").write_text(
-        "user,item,relevance\n"
-        + "".join(f"{u},{i},{(u + i) % 2}\n" for u in range(20) for i in range(10))
-    )
-    words = "compare --train shop.csv --judged judged.csv --methods popularity,mf,bpr --seeds 1"
-    out, _ = done(f"{words} --set epochs=2 --json")
-    popularity, mf, bpr = json.loads(out)["results"]
-    assert "criteria" not in popularity  # it has no epoch to choose and trains on all clicks
-    assert mf["criteria"].keys() == bpr["criteria"].keys()
-    monkeypatch.setattr(comparing, "dissent", lambda rated, chosen: {"wtd": min(rated)})
-    _, err = done(f"{words} --set epochs=2")
-    assert "criteria disagree: `wtd` prefers bpr" in err

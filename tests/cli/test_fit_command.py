@@ -4,11 +4,9 @@ import json
 import re
 import sys
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from ctrl_c import interrupted_at
@@ -39,15 +37,6 @@ def unsaved(run, monkeypatch):
         assert Path("model.checkpoint.safetensors").exists()
 
     return unsaved
-
-
-def test_ids_that_cannot_be_saved_are_refused_before_training(run):
-    dates = [date(2024, 1, day) for day in (1, 2, 3)]
-    pl.DataFrame({"user": dates, "item": ["x", "y", "z"]}).write_parquet("log.parquet")
-    code, _, err = run("fit log.parquet --out model")
-    assert code == 2
-    assert "ids of type date cannot be saved; use text" in err
-    assert "epoch" not in err
 
 
 def test_ctrl_c_keeps_the_best_model_so_far(here):

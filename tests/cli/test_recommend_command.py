@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from command import unexposed
 from unexposed.data.log import read_log
 from unexposed.methods import make
 from unexposed.model import recommend as serving
@@ -76,15 +75,6 @@ def test_integers_of_128_bits_come_back_unchanged(done):
     assert sorted(pl.read_parquet("recs.parquet")["user"].to_list()) == ids
 
 
-def test_output_is_utf8_in_any_locale(done, here, monkeypatch):
-    Path("log.csv").write_text("user,item\n\U0001f600,é\nb,y\n", encoding="utf-8")
-    done("fit log.csv --method popularity --out model")
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    found = unexposed(*"recommend model -k 1".split(), cwd=here)
-    assert found.returncode == 0, found.stderr
-    assert sorted(found.stdout.splitlines()[1:]) == ["b,é,1,1.0", "\U0001f600,y,1,1.0"]
-
-
 def test_recommend_for_listed_users_prints_csv(done):
     done("fit log.csv --method popularity --out model")
     Path("ids.txt").write_text("u3\n\nu1\nnobody\n")
@@ -123,14 +113,6 @@ def test_recommend_keeps_to_candidates_exposure_and_penalty(done, umf):
 
 
 # Users that the model never saw
-
-
-def test_users_the_model_never_saw_get_the_popular_list_where_asked_for(done, umf):
-    Path("ids.txt").write_text("ghost\nu1\n")
-    out, err = done("recommend model --users ids.txt -k 2 --unknown popular")
-    known = [(row[0], row[-1]) for row in lines(out)[1:]]
-    assert known == [("ghost", "false")] * 2 + [("u1", "true")] * 2
-    assert "the popular list goes to 1 user the model never saw, first 'ghost'" in err
 
 
 def test_users_of_a_newer_log_are_folded_in(done, umf):

@@ -39,23 +39,6 @@ def test_items_of_the_file_without_a_click_are_recommended(done):
     assert {row["item"] for row in rows(out)} == {f"i{i}" for i in range(9)}
 
 
-def test_users_of_a_newer_log_have_an_exposure_of_their_own_from_their_features(done):
-    fast = "--set exposure_learning_rate=0.05"
-    done(f"fit log.csv --method ubo --user-features users.csv --out model {QUICK} {fast}")
-
-    def exposures(text: str) -> list[dict[str, str]]:
-        return [
-            {row["item"]: row["exposure"] for row in rows(text) if row["user"] == user}
-            for user in ("a", "b")
-        ]
-
-    own, _ = done("recommend model --new-clicks new.csv --user-features new_users.csv -k 3")
-    first, second = exposures(own)
-    assert all(first[item] != second[item] for item in first.keys() & second.keys())
-    first, second = exposures(done("recommend model --new-clicks new.csv -k 3")[0])
-    assert first == second  # the same clicks, the same mean exposure
-
-
 def test_an_update_needs_the_features_of_all_items_and_says_which_have_none(done, run):
     done(f"fit log.csv --method mf --item-features items.csv --out model {QUICK}")
     code, _, err = run("update model new.csv --out again")

@@ -57,17 +57,6 @@ def test_a_split_beside_judged_pairs_chooses_the_epoch_alone(done, timed):
     assert every[0]["results"][0]["criteria"] != every[1]["results"][0]["criteria"]
 
 
-def test_a_study_is_of_its_split(run, done, timed):
-    words = "tune --train log.csv --methods ease --trials 1 --out study"
-    done(f"{words} --split time:0.7")
-    study = json.loads(Path("study/log_ease.json").read_text())
-    _, held_out = split(timed, "time:0.7")
-    assert study["split"][0] == "time:0.7"
-    assert f"{len(held_out)} clicks" in study["split"][1]
-    code, _, err = run(f"{words} --split last")
-    assert (code, "whose split differ" in err) == (2, True)
-
-
 def test_rows_without_a_relevance_column_are_later_clicks_in_the_catalogue(run, done):
     done("fit log.csv --out model --method popularity")
     model = load("model")

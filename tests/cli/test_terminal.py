@@ -124,17 +124,6 @@ def test_a_person_reads_a_table_with_titles_for_the_users_that_are_named(model, 
     assert r"[red]Third\x1b[31m" in seen.text  # neither markup nor an escape
 
 
-def test_a_terminal_shows_the_first_users_and_says_how_to_get_the_others(model, monkeypatch):
-    monkeypatch.setattr(tables, "FIRST", 2)
-    seen = shown("recommend model -k 1")
-    assert "the first 2 of 12 users; name others with --users" in seen.text
-    assert [line.split()[0] for line in seen.lines if line.startswith("u")][1:3] == ["u0", "u1"]
-    assert "u2" not in seen.text
-    seen = shown("recommend model -k 1 --users u1,u2,u3,u4")
-    assert "first 2" not in seen.text
-    assert "u4" in seen.text
-
-
 def test_similar_items_are_found_by_title_and_read_as_a_table(done, run, model):
     Path("names.csv").write_text(TITLES)
     for text in ("The First Film", "FIRST"):

@@ -34,13 +34,6 @@ def shop(here):
     return here
 
 
-def test_fit_says_in_a_sentence_that_the_model_gains(shop, done):
-    _, err = done("fit tastes.csv --method ease --out model")
-    (said,) = re.findall(r"^on held-out clicks ease is above popularity: .*$", err, flags=re.M)
-    assert said.count("more than chance") == 2  # each click alike, and weighed
-    assert re.search(r"NDCG@10 \.\d{3} against \.\d{3}, \+\.\d{3} \[\.\d{3}, \.\d{3}\]", said)
-
-
 def test_fit_and_update_warn_of_a_model_that_loses(shop, done):
     for line in (
         f"fit popular.csv {UNTRAINED} --out model",

@@ -11,7 +11,7 @@ import typer
 
 from unexposed.data.columns import JUDGED, Columns
 
-READING, LEARNING, SERVING = "What the log says", "What is learned", "What is recommended"
+READING, LEARNING, SERVING = "Columns of the log", "Training", "Lists"
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")]
 LOG = "Click log: CSV, TSV, JSON lines or Parquet; folder, 'pattern*', - or database."
