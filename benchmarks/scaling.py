@@ -23,9 +23,9 @@ import torch.multiprocessing
 from unexposed.engine.cpu.engine import CpuEngine
 from unexposed.engine.objective import Objective, Optimiser
 from unexposed.engine.workers import Shared
-from unexposed.ranks import Ranks
 from unexposed.sampling.samples import Samples
 from unexposed.sampling.validation import ValidationSet
+from unexposed.workers import Workers
 
 OBJECTIVES = {
     "mf": Objective("low_variance"),
@@ -35,8 +35,8 @@ USERS, ITEMS, CLICKS, DRAWN, DIM, PAIRS = 20_000, 5_000, 200_000, 10, 64, 4_000
 EPOCHS = 5
 
 
-class Counting(Ranks):
-    """Ranks that count the bytes and the seconds of what they tell each other."""
+class Counting(Workers):
+    """Workers that count the bytes and the seconds of what they tell each other."""
 
     n_bytes, seconds = 0, 0.0
 
@@ -59,7 +59,7 @@ class Counting(Ranks):
 class Divided(Shared):
     """An exchange for a rank that already holds its own users alone."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Workers) -> None:
         self._ranks = ranks
 
 
@@ -146,7 +146,7 @@ def alone(batch: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Seconds of a step without a group and in a group of one, in turn; the items learned."""
     found, items = {}, {}
     for name, objective in OBJECTIVES.items():
-        engines = {"no group": None, "group of one": Divided(Ranks().meet())}
+        engines = {"no group": None, "group of one": Divided(Workers().meet())}
         made = {label: new_engine(objective, 0, 1, e) for label, e in engines.items()}
         taken: dict[str, list[Any]] = {label: [] for label in made}
         for _ in range(EPOCHS):

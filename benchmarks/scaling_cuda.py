@@ -27,7 +27,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from engine_cuda import Log, engine, sampler, simulated, some_validation, time_epoch
-from unexposed import ranks
+from unexposed import workers
 from unexposed.data.worlds.simulate import world
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Objective, Optimiser
@@ -63,7 +63,7 @@ FITTED = ("ubo", "umf", "relmf", "bpr", "mf")  # by whole trainings
 class Counting(Shared):
     """The exchange of a rank, which counts the bytes and, where asked, the seconds of its sums."""
 
-    def __init__(self, others: ranks.Ranks, *, timed: bool = False) -> None:
+    def __init__(self, others: workers.Workers, *, timed: bool = False) -> None:
         self._ranks, self._timed = others, timed
         self.n_bytes, self.marks, self.sums, self.seconds, self.telling = 0, 0, 0, 0.0, 0.0
 
@@ -151,10 +151,10 @@ def in_turn(
         place = f"file://{folder}/{method}-{batch_size}-{number}"
         dist.init_process_group("nccl", init_method=place, rank=0, world_size=1)
         dist.all_reduce(torch.ones(1, device="cuda"))
-        with ranks.together() as others:
+        with workers.together() as others:
             assert others is None  # a group of one is one process
             seconds["group"].append(timed(run, epochs))
-        alone = ranks.Ranks().meet()
+        alone = workers.Workers().meet()
         alone.add_up(torch.ones(1, device="cuda"))  # makes its NCCL group
         if number == 0:  # waiting for the card would slow the others
             exchange = Counting(alone, timed=True)
@@ -259,7 +259,7 @@ def on_rank(rank: int, folder: str) -> None:
         "validation": given["validation"].own(row),
     }
     facts = {}
-    with ranks.together() as others:
+    with workers.together() as others:
         others.add_up(torch.ones(1, device="cuda"))  # asks whether the ranks share a card
         for name in OBJECTIVES:
             exchange = Counting(others, timed=True)

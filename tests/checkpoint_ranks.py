@@ -11,7 +11,7 @@ from unittest import mock
 
 from small import make_with
 from training_workers import SETTINGS, in_float64, log, sentence
-from unexposed import files, ranks, tensors
+from unexposed import files, tensors, workers
 from unexposed.data.share import cut
 from unexposed.methods import load
 from unexposed.model.filters import Rules
@@ -80,10 +80,12 @@ class Resumed:
 
     def __call__(self, rank: int) -> dict[str, Any]:
         del rank
-        with mock.patch.object(tensors, "flush"), ranks.together():
+        with mock.patch.object(tensors, "flush"), workers.together() as group:
             model = trained(self.checkpoint)
             model.save(self.place / "model")
-            rows = write_lists(parts_of(model), self.place / "lists", 5, RULES)
+            rows = write_lists(
+                parts_of(model, workers=group), self.place / "lists", 5, RULES, workers=group
+            )
             gathered = model.whole().parameters
             held = {name: table.shape for name, table in model.parameters.items()}
             return {"facts": model.facts, "whole": gathered, "held": held, "rows": rows}
@@ -127,11 +129,13 @@ class Few:
 
     def __call__(self, rank: int) -> int:
         del rank
-        with mock.patch.object(tensors, "flush"), ranks.together() as others:
+        with mock.patch.object(tensors, "flush"), workers.together() as group:
             one = load(self.model)
-            clicks = cut(one.clicks, others)
+            clicks = cut(one.clicks, group)
             own = {n: t[clicks.share.users] for n, t in one.parameters.items() if n.startswith("u")}
             model = replace(one, parameters=one.parameters | own, clicks=clicks)
             model.save(self.place / "model")
-            write_lists(parts_of(model), self.place / "lists", 3, RULES)
+            write_lists(
+                parts_of(model, workers=group), self.place / "lists", 3, RULES, workers=group
+            )
             return clicks.n_users

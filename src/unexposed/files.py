@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from unexposed.errors import InputError
-from unexposed.ranks import Ranks
+from unexposed.workers import Workers
 
 Value = TypeVar("Value")
 
@@ -48,7 +48,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_folder(
-    folder: Path, write: Callable[[Path], Value], *, workers: Ranks | None = None
+    folder: Path, write: Callable[[Path], Value], *, workers: Workers | None = None
 ) -> list[Value]:
     """Have each worker write its files into one new folder, then move that into place.
 

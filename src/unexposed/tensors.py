@@ -25,8 +25,8 @@ from unexposed import memory
 from unexposed.errors import InputError, plain
 from unexposed.files import flush, write_whole, writing
 from unexposed.late import install
-from unexposed.ranks import Ranks
 from unexposed.version import __version__
+from unexposed.workers import Workers
 
 Arrays = dict[str, NDArray[Any]]
 Value = TypeVar("Value")
@@ -120,7 +120,7 @@ def write_tensors(
     arrays: Arrays,
     shards: Iterable[tuple[int, Arrays]] | None = None,
     *,
-    workers: Ranks | None = None,
+    workers: Workers | None = None,
 ) -> None:
     """Replace a file of this kind; InputError, on every worker, where one of them cannot.
 
@@ -147,7 +147,7 @@ def write_tensors(
         write_whole(path, lambda to: write_file(to, head, arrays))
         remove_shards(path, [name for name in before if name not in names])
 
-    _on_all(publish if workers is None or workers.rank == 0 else lambda: None, workers)
+    _on_all(publish if workers is None or workers.number == 0 else lambda: None, workers)
 
 
 def _is_foreign(kind: Kind, path: Path) -> bool:
@@ -160,7 +160,7 @@ def _is_foreign(kind: Kind, path: Path) -> bool:
         return False
 
 
-def _on_all(work: Callable[[], Value], workers: Ranks | None) -> list[Value]:
+def _on_all(work: Callable[[], Value], workers: Workers | None) -> list[Value]:
     """What the work gives on each worker; where it fails on one, all raise that error."""
     if workers is None:
         return [work()]

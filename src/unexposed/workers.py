@@ -37,7 +37,6 @@ class Workers:
 
     def __init__(self) -> None:
         self.number, self.size = dist.get_rank(), dist.get_world_size()
-        self.rank = self.number
         self._failure = f"unexposed/{next(_numbers)}/failure"
         self._store: Any = dist.distributed_c10d._get_default_store()
         self._group: Any = None
@@ -217,6 +216,11 @@ def together() -> Iterator[Workers | None]:
         _open = None
         workers.close()
         workers.outlast()
+
+
+def led(work: Callable[[], Value], workers: Workers | None) -> Value:
+    """The result of this work, done by the first worker where there are several."""
+    return work() if workers is None else workers.led(work)
 
 
 # sums and means over all workers; of one process alone where there are none

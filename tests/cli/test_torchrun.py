@@ -26,8 +26,8 @@ FIT = "--method ubo --set epochs=2 --set dim=4 --set negatives=2".split()
 ALL = """
 import json, sys
 from unexposed.cli import app
-from unexposed.cli.launched import with_other_ranks
-with with_other_ranks():
+from unexposed.cli.launched import with_other_workers
+with with_other_workers():
     for words in json.loads(sys.argv[1]):
         app(words, standalone_mode=False)
 """
@@ -126,7 +126,7 @@ def test_a_rank_that_cannot_read_the_log_ends_the_command_with_its_sentence(tmp_
 
 
 def test_a_command_for_one_process_is_refused_under_torchrun(monkeypatch, capsys):
-    monkeypatch.setattr("unexposed.cli.with_other_ranks", nullcontext)
+    monkeypatch.setattr("unexposed.cli.with_other_workers", nullcontext)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
@@ -139,7 +139,7 @@ def test_a_command_for_one_process_is_refused_under_torchrun(monkeypatch, capsys
     ("words", "code"), [("fit --methd ubo", 2), ("fit --help", 0), ("fit log --out", 2)]
 )
 def test_rank_0_alone_shows_help_and_what_is_wrong_with_the_words(words, code, monkeypatch, capsys):
-    monkeypatch.setattr("unexposed.cli.with_other_ranks", nullcontext)
+    monkeypatch.setattr("unexposed.cli.with_other_workers", nullcontext)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, silent in (("0", False), ("1", True)):

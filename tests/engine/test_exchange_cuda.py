@@ -23,7 +23,7 @@ from ranks_in_threads import InThreads, Meeting
 from thread_ranks import USER_TABLES
 
 from small import clicks_of
-from unexposed import ranks
+from unexposed import workers
 from unexposed.engine import build, cuda
 from unexposed.engine.cuda import device, divided
 from unexposed.engine.cuda.engine import CudaEngine
@@ -170,10 +170,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return groups
 
 
-def ranks_with(cards: list[str], monkeypatch: pytest.MonkeyPatch) -> ranks.Ranks:
-    here = object.__new__(ranks.Ranks)
-    here.rank, here.size, here._group = 0, len(cards), "gloo"
-    monkeypatch.setattr(ranks, "card_of_this_rank", lambda: cards[0])
+def ranks_with(cards: list[str], monkeypatch: pytest.MonkeyPatch) -> workers.Workers:
+    here = object.__new__(workers.Workers)
+    here.number, here.size, here._group = 0, len(cards), "gloo"
+    monkeypatch.setattr(workers, "own_card", lambda: cards[0])
     monkeypatch.setattr(
         dist, "all_gather_object", lambda found, own, group: found.__setitem__(slice(None), cards)
     )

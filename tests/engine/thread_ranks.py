@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process, for tests of engines that exchange gradients."""
+"""Workers that are threads of one process, for tests of engines that exchange gradients."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unexposed.engine.workers import Shared
-from unexposed.ranks import Ranks
+from unexposed.workers import Workers
 
 USER_TABLES = ("user_factors", "exposure_user_factors")
 
@@ -33,11 +33,12 @@ class Board:
         return parts
 
 
-class ThreadRank(Ranks):
+class ThreadRank(Workers):
     """One of several threads; it counts its sums, and leaves out the one of this number."""
 
     def __init__(self, rank: int, board: Board, *, leaves_out: int = -1) -> None:
         self.rank, self.size = rank, len(board.parts)
+        self.number = rank
         self._board = board
         self._leaves_out, self.sums = leaves_out, 0
 
@@ -56,7 +57,7 @@ class ThreadRank(Ranks):
 class Divided(Shared):
     """An exchange whose rank holds what the test gives it."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Workers) -> None:
         self._ranks = ranks
 
     def cut(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -30,7 +30,7 @@ from unexposed.cli import (
     tune,
     update,
 )
-from unexposed.cli.launched import check_divided, with_other_ranks
+from unexposed.cli.launched import check_divided, with_other_workers
 from unexposed.cli.talking import leads, say, say_error
 from unexposed.errors import InputError, plain
 from unexposed.version import __version__
@@ -59,7 +59,7 @@ def main() -> None:
     with streams.steady():
         try:
             try:
-                with with_other_ranks():
+                with with_other_workers():
                     app() if leads() else _without_a_word()
             finally:
                 sys.stdout.flush()
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _without_a_word() -> None:
-    """Run the command on a rank that does not talk: rank 0 shows help and usage errors."""
+    """Run the command on a worker that does not talk: the first shows help and usage errors."""
     usage_error: Any = typer.BadParameter.__base__
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
         try:

@@ -22,15 +22,15 @@ def evaluate(
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate a saved model on judged pairs, whole and by how popular and exposed they are."""
-    from unexposed import ranks
     from unexposed.api.evaluate import prepared
     from unexposed.cli import tables
     from unexposed.evaluation.describe import each_of_document
     from unexposed.evaluation.protocols import DEFAULT
     from unexposed.evaluation.protocols import protocol as protocol_named
     from unexposed.ranking.verdict import joined
+    from unexposed.workers import several
 
-    if protocol_named(protocol or DEFAULT).candidates == "logged" and ranks.several():
+    if protocol_named(protocol or DEFAULT).candidates == "logged" and several():
         raise InputError(f"protocol {protocol!r} runs in one process, without torchrun")
     document = prepared(folder, judged, protocol, say=say, **columns.of_log()).document
     verdicts = each_of_document(document)

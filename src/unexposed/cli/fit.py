@@ -48,7 +48,6 @@ def fit(
 
     Under torchrun several processes train together: see docs/scaling.md.
     """
-    from unexposed import ranks
     from unexposed.api.inputs import as_traffic
     from unexposed.api.methods import as_methods
     from unexposed.data.log import read_log
@@ -57,6 +56,7 @@ def fit(
     from unexposed.model.load import unlike
     from unexposed.model.save import check_ids, check_place, model_path
     from unexposed.training.checkpoint import EVERY, is_kept, place_beside
+    from unexposed.workers import led, together
 
     if "," in method:
         raise InputError(f"fit trains one method, got {method!r}; compare takes several")
@@ -67,7 +67,9 @@ def fit(
         check_replaces(out, force=force or resume)  # resume says below what it finds and does
     recommender.check_workers()
     checkpoint = place_beside(out)
-    kept = ranks.led(lambda: is_kept(checkpoint))
+    with together() as workers:
+        kept = led(lambda: is_kept(checkpoint), workers)
+        finished = led(model_path(out).exists, workers)
     if kept and not resume:
         say(f"writing over the unfinished training in {checkpoint}; --resume would go on with it")
     clicks = read_log(log, **columns.of_log(), say=say)
@@ -80,7 +82,7 @@ def fit(
     say(f"{clicks.n_clicks:,} clicks by {n_users:,} users on {clicks.n_items:,} items")
     inputs = _inputs(recommender, clicks, side, seed=seed, split=split)
     if resume and not kept:
-        if not ranks.led(model_path(out).exists):
+        if not finished:
             say(f"there is no {checkpoint} to resume from: training from the start")
         elif changed := unlike(out, inputs):
             say(f"{out} holds another training: {'; '.join(changed[:3])}; training from the start")
@@ -116,10 +118,14 @@ def _inputs(
     """What `--resume` compares with a finished model: every input of the training."""
     from unexposed.training.fingerprint import fingerprint
     from unexposed.training.side import HELD_OUT_FRACTION
+    from unexposed.workers import together
 
     if side.impressions is None:
         side = replace(side, impressions=clicks.shown)
-    return fingerprint(method, clicks, None, seed=seed, side=side.aligned(clicks)) | {
+    with together() as workers:
+        own: dict[str, Any] = {"side": side.aligned(clicks), "workers": workers}
+        found = fingerprint(method, clicks, None, seed=seed, **own)
+    return found | {
         "the engine": getattr(method, "engine", "auto"),
         "the split": split or f"random:{HELD_OUT_FRACTION}",
     }

@@ -1,4 +1,4 @@
-"""The command under torchrun: every process runs it, rank 0 talks, and all end together."""
+"""The command under torchrun: all processes run it, the first one talks, all end together."""
 
 import os
 import time
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from unexposed.cli.talking import leads, under_torchrun
 from unexposed.errors import InputError
 
-DIVIDED = ("fit", "recommend", "evaluate")  # commands that several ranks run
+DIVIDED = ("fit", "recommend", "evaluate")  # commands that several workers run
 
 
 @contextmanager
-def with_other_ranks() -> Iterator[None]:
-    """Meet the other ranks that torchrun has started; without torchrun, do nothing."""
+def with_other_workers() -> Iterator[None]:
+    """Meet the other workers that torchrun has started; without torchrun, do nothing."""
     if not under_torchrun():
         yield
         return
@@ -22,31 +22,31 @@ def with_other_ranks() -> Iterator[None]:
 
     import torch.distributed as dist
 
-    from unexposed import ranks
+    from unexposed import workers
 
     if not leads():
-        warnings.simplefilter("ignore")  # rank 0 shows the same ones
+        warnings.simplefilter("ignore")  # the first worker shows the same ones
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=ranks.LIMIT))
+        dist.init_process_group("gloo", timeout=timedelta(seconds=workers.LIMIT))
     except RuntimeError as error:
         raise InputError(
-            f"the ranks did not meet within {ranks.LIMIT:.0f} s: see that every machine runs "
+            f"the workers did not meet within {workers.LIMIT:.0f} s: see that every machine runs "
             "torchrun with the same --nnodes and rendezvous"
         ) from error
     try:
-        with ranks.together():
+        with workers.together():
             yield
     except InputError as error:
         if error.shown_elsewhere:
-            # torchrun ends all ranks when the first has left: let it be the one that says why
-            time.sleep(ranks.STAY)
+            # torchrun ends all workers when the first has left: let it be the one that says why
+            time.sleep(workers.STAY)
         raise
     finally:
         dist.destroy_process_group()
 
 
 def check_divided(command: str | None) -> None:
-    """Refuse a command that several ranks would do at once, each the whole of it."""
+    """Refuse a command that several workers would do at once, each the whole of it."""
     if under_torchrun() and os.environ.get("WORLD_SIZE") != "1" and command not in DIVIDED:
         raise InputError(
             f"{command} runs in one process: {', '.join(DIVIDED[:-1])} and {DIVIDED[-1]} are for "

@@ -70,7 +70,6 @@ def recommend(
     --out FOLDER/ writes a Parquet file for each of 64 partitions of the users; under torchrun each
     process serves its own.
     """
-    from unexposed import ranks
     from unexposed.cli import tables
     from unexposed.data import write
     from unexposed.data.ids import Ids
@@ -80,13 +79,14 @@ def recommend(
     from unexposed.model import lists as by_partition
     from unexposed.model.filters import Rules
     from unexposed.model.load import is_parted
+    from unexposed.workers import several, together
 
     file, place = _places(out)
     if users is not None and new_clicks is not None:
         raise InputError("give --users or --new-clicks, not both: the newer log names its users")
     if user_features is not None and new_clicks is None:
         raise InputError("--user-features are of new users: give their --new-clicks")
-    if ranks.several() and (place is None or new_clicks is not None):
+    if several() and (place is None or new_clicks is not None):
         raise InputError("under torchrun recommend writes --out FOLDER/, without --new-clicks")
     saved = load_partitions(folder) if is_parted(folder) else None
     if saved is not None and (new_clicks is not None or (users and saved.ids_are == "mixed")):
@@ -125,11 +125,11 @@ def recommend(
         n_known = _known(served, wanted, unknown, named, users)
         n_users = len(wanted) if unknown == "popular" else n_known
     if place is not None:
-        parts = by_partition.parts_of(served, wanted)
-        if saved is not None and wanted is None:
-            parts = by_partition.parts_in(saved)
         mixed = saved.ids_are == "mixed" if saved is not None else not model.user_ids.are_sortable
-        with progress() as bar:
+        with progress() as bar, together() as workers:
+            parts = by_partition.parts_of(served, wanted, workers)
+            if saved is not None and wanted is None:
+                parts = by_partition.parts_in(saved, workers)
             rows = by_partition.write_lists(
                 parts,
                 place,
@@ -139,6 +139,7 @@ def recommend(
                 as_text=mixed,
                 change=lambda table: with_titles(table, names),
                 progress=bar,
+                workers=workers,
             )
         say(f"{rows:,} recommendations for {n_users:,} users in {place}")
         return

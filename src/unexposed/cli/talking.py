@@ -14,18 +14,18 @@ def under_torchrun() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process talks and writes: alone, or as rank 0 of those that torchrun started."""
+    """Whether this process talks and writes: alone, or as the first that torchrun started."""
     return not under_torchrun() or os.environ.get("RANK") == "0"
 
 
 def say(line: str, *, command: str = "") -> None:
-    """Print a message, of rank 0 alone, and a command that a person may copy."""
+    """Print a message, of the first worker alone, and a command that a person may copy."""
     if leads():
         print(_folded(line, command), file=sys.stderr, flush=True)
 
 
 def say_error(sentence: str) -> None:
-    """Print what ended the command, on whichever rank it happened."""
+    """Print what ended the command, on whichever worker it happened."""
     worker = "" if leads() else f"worker {os.environ.get('RANK')}: "
     print(_folded(f"error: {worker}{sentence}"), file=sys.stderr, flush=True)
 

@@ -7,8 +7,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.data.ids import Ids, to_json
+from unexposed.workers import Workers
 
 PARTITIONS = 64
 
@@ -42,22 +42,23 @@ def partitions_among(known: Ids, raw: Ids) -> NDArray[np.int64]:
     return partitions(raw)
 
 
-def owned() -> range:
-    """The partitions of this rank; of a process that is alone, all."""
-    others = ranks.current()
-    return range(PARTITIONS) if others is None else range(others.rank, PARTITIONS, others.size)
+def owned(workers: Workers | None) -> range:
+    """The partitions of this worker; of a process that is alone, all."""
+    return range(PARTITIONS) if workers is None else range(workers.number, PARTITIONS, workers.size)
 
 
-def own_rows(ids: Ids) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each partition of this rank with the rows of its users, ascending."""
-    return rows_by(partitions(ids))
+def own_rows(ids: Ids, workers: Workers | None) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition of this worker with the rows of its users, ascending."""
+    return rows_by(partitions(ids), workers)
 
 
-def rows_by(number_of: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each partition of this rank with the places where it is named."""
+def rows_by(
+    number_of: NDArray[np.int64], workers: Workers | None
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition of this worker with the places where it is named."""
     order = np.argsort(number_of, kind="stable")
     ends = np.searchsorted(number_of[order], np.arange(PARTITIONS + 1))
-    return ((number, order[ends[number] : ends[number + 1]]) for number in owned())
+    return ((number, order[ends[number] : ends[number + 1]]) for number in owned(workers))
 
 
 def _is_integer(raw: object) -> bool:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from unexposed.engine.cpu import batch
 from unexposed.engine.cpu.layout import Span, Workers
 from unexposed.late import Tensor, torch
-from unexposed.ranks import Ranks
 from unexposed.sampling.samples import Samples
+from unexposed.workers import Workers as Group
 
 COUNT_ROWS: Any = batch.count_rows
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -55,7 +55,7 @@ class Alone:
 class Shared:
     """One of several workers, which holds its own users and all items."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Group) -> None:
         self._ranks = ranks
 
     def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -65,7 +65,7 @@ class Shared:
         return rows, np.bincount(place, found[:, 1], len(rows)).astype(np.int64)
 
     @property
-    def ranks(self) -> Ranks:
+    def ranks(self) -> Group:
         """All workers of the training."""
         return self._ranks
 
@@ -80,7 +80,7 @@ class Shared:
 class RowSums:
     """What a worker's CPU kernel exchanges: lists of items for many batches, and sums of rows."""
 
-    def __init__(self, ranks: Ranks, n_items: int, dim: int) -> None:
+    def __init__(self, ranks: Group, n_items: int, dim: int) -> None:
         self._ranks, self._dim = ranks, dim
         self._place = np.full(n_items, -1, dtype=np.int32)
         self._packed = torch.zeros(0)
@@ -104,7 +104,7 @@ class RowSums:
 
     def leader_first(self, work: Callable[[], Any]) -> None:
         """Do this on one worker of each machine, then on the others, which find what it cached."""
-        is_leader = int(os.environ.get("LOCAL_RANK") or self._ranks.rank) == 0
+        is_leader = int(os.environ.get("LOCAL_RANK") or self._ranks.number) == 0
         if is_leader:
             work()
         self._ranks.gather(torch.zeros(1), [1] * self._ranks.size)
@@ -125,7 +125,7 @@ class RowSums:
 
         function = FUNCTION(add_up)
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
-        yield Workers(address, self._ranks.rank == 0, np.zeros(1, dtype=np.int64))
+        yield Workers(address, self._ranks.number == 0, np.zeros(1, dtype=np.int64))
         if raised:
             raise raised[0]
 
@@ -164,7 +164,7 @@ class RowSums:
         return None
 
 
-def threads_of(cores: int, ranks: Ranks | None) -> int:
+def threads_of(cores: int, ranks: Group | None) -> int:
     """The threads of a worker: its share of the cores.
 
     Launchers tell how many workers run on a machine; where none does, we take it that all do. What

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks
 from unexposed.data.ids import match
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices, among, pair_keys, same_ids
@@ -26,6 +25,7 @@ from unexposed.model.model import Model
 from unexposed.ranking import catalogue, metrics, verdict
 from unexposed.ranking.metrics import Ranking
 from unexposed.ranking.verdict import RIVAL, Values, Verdict
+from unexposed.workers import Workers, together
 
 LIST = 10  # items of each list that `recommended` describes
 EXPOSURE = ("seldom", "sometimes", "often")  # shown: a third of the relevant pairs each
@@ -121,8 +121,9 @@ def of_document(document: Mapping[str, Any]) -> Verdict | None:
 
 def _ranked(model: Model, judged: Judgements, by: Protocol) -> tuple[Indices, Ranking]:
     """The users that the protocol evaluates, and the ranks of their relevant items."""
-    own = _own(eligible(judged, model.clicks, by))
-    return _joined(np.unique(own.users), rank(model, own, by))
+    with together() as workers:
+        own = _own(eligible(judged, model.clicks, by), workers)
+        return _joined(np.unique(own.users), rank(model, own, by), workers)
 
 
 def by_popularity(model: Model, judged: Judgements, by: Protocol) -> dict[str, Any]:
@@ -190,8 +191,9 @@ def _of_part(part: Ranking, by: Protocol) -> dict[str, Any]:
 def recommended(model: Model, users: Indices) -> dict[str, Any]:
     """Describe how the lists of these users spread over the catalogue, as plain data."""
     k = min(LIST, len(model.item_ids))
-    own = _own_users(users)
-    lists = _joined_lists(own, model.top(own, k)[0])
+    with together() as workers:
+        own = _own_users(users, workers)
+        lists = _joined_lists(own, model.top(own, k)[0], workers)
     counts = model.clicks.item_counts
     return {
         "k": k,
@@ -208,24 +210,21 @@ def _mean(values: NDArray[np.float64]) -> float | None:
 # Judged users divided among processes: each ranks items for some, and all know the result
 
 
-def _own(judged: Judgements) -> Judgements:
-    """The judgements of this rank's users."""
-    others = ranks.current()
-    return judged if others is None else judged.pick(judged.users % others.size == others.rank)
+def _own(judged: Judgements, workers: Workers | None) -> Judgements:
+    """The judgements of this worker's users."""
+    return judged if workers is None else judged.pick(judged.users % workers.size == workers.number)
 
 
-def _own_users(users: Indices) -> Indices:
-    """The users of this rank, of all that are evaluated."""
-    others = ranks.current()
-    return users if others is None else users[users % others.size == others.rank]
+def _own_users(users: Indices, workers: Workers | None) -> Indices:
+    """The users of this worker, of all that are evaluated."""
+    return users if workers is None else users[users % workers.size == workers.number]
 
 
-def _joined(users: Indices, ranking: Ranking) -> tuple[Indices, Ranking]:
-    """The users of all ranks, ascending, and the ranks of their relevant items."""
-    others = ranks.current()
-    if others is None:
+def _joined(users: Indices, ranking: Ranking, workers: Workers | None) -> tuple[Indices, Ranking]:
+    """The users of all workers, ascending, and the ranks of their relevant items."""
+    if workers is None:
         return users, ranking
-    found = others.every((users, ranking))
+    found = workers.every((users, ranking))
     every = np.concatenate([one for one, _ in found])
     place = [np.searchsorted(np.sort(every), one) for one, _ in found]
     parts = [part for _, part in found]
@@ -238,11 +237,10 @@ def _joined(users: Indices, ranking: Ranking) -> tuple[Indices, Ranking]:
     )
 
 
-def _joined_lists(users: Indices, lists: Indices) -> Indices:
-    """The lists of all ranks, (users, k), in the order of their users."""
-    others = ranks.current()
-    if others is None:
+def _joined_lists(users: Indices, lists: Indices, workers: Workers | None) -> Indices:
+    """The lists of all workers, (users, k), in the order of their users."""
+    if workers is None:
         return lists
-    found = others.every((users, lists))
+    found = workers.every((users, lists))
     order = np.argsort(np.concatenate([one for one, _ in found]))
     return np.concatenate([rows for _, rows in found])[order]

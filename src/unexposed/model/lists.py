@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unexposed import progress as show
-from unexposed import ranks
 from unexposed.data.ids import Ids
 from unexposed.data.partitions import PARTITIONS, owned, partitions_among, rows_by
 from unexposed.data.write import write_tables
@@ -19,6 +18,7 @@ from unexposed.files import write_folder
 from unexposed.model.filters import Rules
 from unexposed.model.partitions import Partitions
 from unexposed.model.recommend import RawIds, evenly_spaced, recommend
+from unexposed.workers import Workers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,16 +46,18 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def parts_of(model: "Model", users: RawIds | None = None) -> Iterator[Part]:
+def parts_of(
+    model: "Model", users: RawIds | None = None, workers: Workers | None = None
+) -> Iterator[Part]:
     """This worker's partitions of these users, or of all users of a model."""
     ids = model.user_ids if users is None else Ids.of(users)
-    for number, rows in rows_by(partitions_among(model.user_ids, ids)):
+    for number, rows in rows_by(partitions_among(model.user_ids, ids), workers):
         yield number, model, ids.values[rows]
 
 
-def parts_in(saved: Partitions) -> Iterator[Part]:
+def parts_in(saved: Partitions, workers: Workers | None = None) -> Iterator[Part]:
     """This worker's partitions of a model that was saved by partitions, opened one by one."""
-    for number, model in saved.one_by_one(owned()):
+    for number, model in saved.one_by_one(owned(workers)):
         yield number, model, model.user_ids.values
 
 
@@ -69,6 +71,7 @@ def write_lists(
     as_text: bool = False,
     change: "Callable[[pl.DataFrame], pl.DataFrame] | None" = None,
     progress: show.Progress | None = None,
+    workers: Workers | None = None,
 ) -> int:
     """Write the lists of each partition, all of them or none; gives the rows of all workers.
 
@@ -94,7 +97,7 @@ def write_lists(
             progress.count("partitions", done, PARTITIONS)
         return rows
 
-    return sum(write_folder(folder, write, workers=ranks.current()))
+    return sum(write_folder(folder, write, workers=workers))
 
 
 def sample(saved: Partitions, rules: Rules) -> "Model":

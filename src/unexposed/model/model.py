@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed import progress as show
-from unexposed import ranks
 from unexposed.cards import Card, Curve, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.features import Encoding, Features, Role
@@ -28,6 +27,7 @@ from unexposed.ranking.verdict import Verdict, each_of_facts, joined
 from unexposed.settings import changed
 from unexposed.training.checkpoint import remove
 from unexposed.training.side import Parameters, Side
+from unexposed.workers import together
 
 if TYPE_CHECKING:
     import polars as pl
@@ -152,16 +152,17 @@ class Model(HasCard):
         """Write recommendations as CSV, TSV or Parquet, by default for all users; gives the rows.
 
         Memory use does not grow with the number of users. The write is atomic. "FOLDER/" gets a
-        Parquet file for each partition of the users; ranks call this together, and each writes the
-        files of its own users.
+        Parquet file for each partition of the users; workers call this together, and each writes
+        the files of its own users.
         """
         wanted = self.user_ids.values if users is None else users
         with progress or show.on_terminal(otherwise=show.Silent) as shown:
             if isinstance(path, str) and path.endswith(("/", os.sep)):
                 as_text = not self.user_ids.are_sortable
                 given: dict[str, Any] = {"as_text": as_text, "progress": shown}
-                with ranks.together():
-                    parts = lists.parts_of(self, users)
+                with together() as workers:
+                    parts = lists.parts_of(self, users, workers)
+                    given["workers"] = workers
                     return lists.write_lists(parts, Path(path), k, rules or Rules(), **given)
             tables = self.recommendations(wanted, k, rules=rules, progress=shown)
             return write_tables(tables, as_path(path, "the file to write"))
@@ -236,9 +237,9 @@ class Model(HasCard):
             remove(self.checkpoint)
 
     def whole(self) -> "Model":
-        """The model with the users of all ranks; itself, if it was not divided among them.
+        """The model with the users of all workers; itself, if it was not divided among them.
 
-        Every rank calls this, and needs the memory.
+        Every worker calls this, and needs the memory.
         """
         return self if self.clicks.share is None else partitions.gathered(self)
 

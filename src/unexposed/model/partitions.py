@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import memory, ranks
+from unexposed import memory
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, match
 from unexposed.data.partitions import partitions
@@ -18,6 +18,7 @@ from unexposed.errors import InputError
 from unexposed.model.filters import entries
 from unexposed.model.save import COLUMNS, MODEL, cut, own_shards, share_of, without_users
 from unexposed.tensors import Arrays, Tensors, part, refusing
+from unexposed.workers import together
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
@@ -183,12 +184,12 @@ class Partitions:
 
 def gathered(model: "Model") -> "Model":
     """The whole model, from the users of every worker; each of them must call this."""
-    with ranks.together() as workers:
+    with together() as workers:
         if workers is None:
             raise InputError(
                 f"this model holds {model.clicks.n_users:,} of its users: load the saved one"
             )
-        every = workers.every(dict(own_shards(model)))
+        every = workers.every(dict(own_shards(model, workers)))
     here = Path("the gathered model")
     arrays = {number: shard for own in every for number, shard in own.items()}
     shards = [Tensors(here, {}, arrays[number]) for number in range(len(arrays))]

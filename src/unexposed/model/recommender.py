@@ -151,8 +151,10 @@ class Recommender(HasCard, ABC):
             held_out = without_traffic(held_out, side.traffic)  # training may know those labels
             kept = None
             if checkpoint is not None:
-                of = fingerprint(self, clicks, held_out, seed=seed, side=side)
+                inputs: dict[str, Any] = {"seed": seed, "side": side, "workers": workers}
+                of = fingerprint(self, clicks, held_out, **inputs)
                 again: dict[str, Any] = {"resume": resume, "every": checkpoint_every}
+                again["workers"] = workers
                 kept = Checkpoint(
                     Path(checkpoint), of=of, clicks=clicks, user_tables=self.user_tables, **again
                 )

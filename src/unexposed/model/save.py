@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks, settings, tensors
+from unexposed import settings, tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
 from unexposed.data.partitions import own_rows
@@ -21,6 +21,7 @@ from unexposed.data.share import Share
 from unexposed.errors import InputError, as_path
 from unexposed.model.filters import entries
 from unexposed.tensors import Arrays, Kind
+from unexposed.workers import Workers, together
 
 if TYPE_CHECKING:
     from unexposed.model.model import Model
@@ -76,13 +77,13 @@ def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None 
         return tensors.write_tensors(MODEL, path, document, arrays)
     if partitioned is False:
         raise InputError("a model that workers divide is saved by partitions: `whole` gathers it")
-    with ranks.together() as workers:
+    with together() as workers:
         if workers is None and share is not None:
             raise InputError(
                 f"this model holds {model.clicks.n_users:,} of {share.n_users:,} users: save the "
                 "whole one"
             )
-        if workers is None or workers.rank == 0:
+        if workers is None or workers.number == 0:
             check_place(path)
         shared = without_users(model)
         log = share_of(shared)
@@ -90,7 +91,7 @@ def save(model: "Model", name: str | PathLike[str], *, partitioned: bool | None 
         arrays = _named("parameters", shared.parameters)
         arrays |= _named("ids.items", shared.item_ids.packed())
         arrays["clicks.item_counts"] = log.item_counts.astype(np.int64)
-        shards = own_shards(model)
+        shards = own_shards(model, workers)
         return tensors.write_tensors(MODEL, path, document, arrays, shards, workers=workers)
 
 
@@ -98,9 +99,9 @@ def _named(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
-def own_shards(model: "Model") -> Iterator[tuple[int, Arrays]]:
+def own_shards(model: "Model", workers: Workers | None) -> Iterator[tuple[int, Arrays]]:
     """The arrays of each partition of this worker, one in memory at a time."""
-    return ((number, cut(model, rows)) for number, rows in own_rows(model.user_ids))
+    return ((number, cut(model, rows)) for number, rows in own_rows(model.user_ids, workers))
 
 
 def cut(model: "Model", rows: NDArray[np.int64]) -> Arrays:

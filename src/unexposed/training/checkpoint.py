@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks, tensors
+from unexposed import tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.partitions import own_rows
 from unexposed.errors import InputError
 from unexposed.tensors import Arrays, Kind, part, refusing
 from unexposed.training.fingerprint import differences
+from unexposed.workers import Workers, led
 
 if TYPE_CHECKING:
     from unexposed.progress import Progress
@@ -98,13 +99,14 @@ class Checkpoint:
         user_tables: Callable[[Arrays], frozenset[str]],  # of parameters: which have users' rows
         resume: bool,
         every: float = EVERY,
+        workers: Workers | None = None,
     ) -> None:
         if not every >= 0:
             raise InputError(f"checkpoint_every must be at least 0 seconds, got {every}")
         self.path = tensors.path_of(path)
         tensors.check_place(CHECKPOINT, self.path)
         self._of, self._clicks, self._user_tables = of, clicks, user_tables
-        self._resume, self._every = resume, every
+        self._resume, self._every, self._workers = resume, every, workers
         self._due = time.monotonic() + every
 
     def second(self, *, epochs: int) -> "Checkpoint":
@@ -116,6 +118,7 @@ class Checkpoint:
             user_tables=self._user_tables,
             resume=self._resume,
             every=self._every,
+            workers=self._workers,
         )
 
     def read(self, kind: str) -> tuple[Course, Arrays, dict[str, Any]] | None:
@@ -123,7 +126,7 @@ class Checkpoint:
 
         `kind` names the learner, which cannot use the state of another kind.
         """
-        if not self._resume or not ranks.led(self.path.exists):
+        if not self._resume or not led(self.path.exists, self._workers):
             return None
         stored = tensors.read_tensors(CHECKPOINT, self.path)
         with refusing(CHECKPOINT, self.path):
@@ -163,7 +166,7 @@ class Checkpoint:
         own = [f"state.{name}" for name in memory.user_arrays & state.keys()]
         own += [f"best.{name}" for name in self._user_tables(best)] if best else []
         about["of_users"] = sorted(own)
-        workers, shards = ranks.current(), None
+        workers, shards = self._workers, None
         if workers is not None:
             shards = self._cut({name: arrays.pop(name) for name in own})
         try:
@@ -175,16 +178,16 @@ class Checkpoint:
 
     def is_due(self) -> bool:
         """Whether to write a checkpoint now; the first worker says so for all."""
-        return ranks.led(lambda: time.monotonic() >= self._due)
+        return led(lambda: time.monotonic() >= self._due, self._workers)
 
     def _cut(self, arrays: Arrays) -> Iterator[tuple[int, Arrays]]:
         """The rows of each partition of this worker."""
-        for number, rows in own_rows(self._clicks.user_ids):
+        for number, rows in own_rows(self._clicks.user_ids, self._workers):
             yield number, {n: array[rows] if len(array) else array for n, array in arrays.items()}
 
     def _own(self, shards: list[tensors.Tensors]) -> Iterator[tuple[str, NDArray[Any]]]:
         """The rows of this worker's users, from the shards of every partition."""
-        own = list(own_rows(self._clicks.user_ids))
+        own = list(own_rows(self._clicks.user_ids, self._workers))
         for number, _ in own:
             shards[number].verify()
         for name, first in shards[0].arrays.items():

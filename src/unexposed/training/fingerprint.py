@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed import ranks, settings
+from unexposed import settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
 from unexposed.data.partitions import mixed
@@ -18,6 +18,7 @@ from unexposed.data.share import Share
 from unexposed.errors import plain
 from unexposed.training.side import Side
 from unexposed.version import __version__
+from unexposed.workers import Workers, summed
 
 if TYPE_CHECKING:
     from unexposed.model.recommender import Recommender
@@ -35,7 +36,13 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def fingerprint(
-    method: "Recommender", clicks: Clicks, held_out: Clicks | None, *, seed: int, side: Side
+    method: "Recommender",
+    clicks: Clicks,
+    held_out: Clicks | None,
+    *,
+    seed: int,
+    side: Side,
+    workers: Workers | None = None,
 ) -> dict[str, Any]:
     """Everything that decides the outcome of a training, except the engine."""
     own = settings.values(method)
@@ -45,25 +52,28 @@ def fingerprint(
         "the method": method.name,
         **own,
         "the seed": seed,
-        **log_fingerprint(clicks),
-        "the held-out clicks": "none" if held_out is None else _clicks_digest(held_out),
-        **side_fingerprint(side, clicks.share),
+        **log_fingerprint(clicks, workers),
+        "the held-out clicks": "none" if held_out is None else _clicks_digest(held_out, workers),
+        **side_fingerprint(side, clicks.share, workers),
     }
 
 
-def log_fingerprint(clicks: Clicks) -> dict[str, str]:
+def log_fingerprint(clicks: Clicks, workers: Workers | None = None) -> dict[str, str]:
     """Hashes of a log's clicks and raw ids."""
     users, share = clicks.user_ids, clicks.share
     n_users = len(users) if share is None else share.n_users
-    items = _digest(None, np.arange(clicks.n_items), _numbers(clicks.item_ids))
+    hashed = _digest(_places(clicks), _numbers(users), workers=workers)
+    items = _digest(np.arange(clicks.n_items), _numbers(clicks.item_ids))
     return {
-        "the log": _clicks_digest(clicks),
-        "the user ids": f"{n_users:,} ({_digest(share, _places(clicks), _numbers(users))})",
+        "the log": _clicks_digest(clicks, workers),
+        "the user ids": f"{n_users:,} ({hashed})",
         "the item ids": f"{clicks.n_items:,} ({items})",
     }
 
 
-def side_fingerprint(side: Side, share: Share | None = None) -> dict[str, str]:
+def side_fingerprint(
+    side: Side, share: Share | None = None, workers: Workers | None = None
+) -> dict[str, str]:
     """Hashes of the inputs beside the clicks, of which workers hold the rows of a share."""
     found = {}
     for name in sorted(side.given()):
@@ -71,7 +81,7 @@ def side_fingerprint(side: Side, share: Share | None = None) -> dict[str, str]:
         if name == "user_features" or (name == "exposure" and np.ndim(given) == 2):
             rows = np.asarray(side.user_rows if name == "user_features" else given)
             places = np.arange(len(rows)) if share is None else share.users
-            found[name] = _digest(share, places, *rows.T)
+            found[name] = _digest(places, *rows.T, workers=None if share is None else workers)
             continue
         if isinstance(given, dict):
             values = [given[key] for key in sorted(given)]
@@ -87,9 +97,9 @@ def side_fingerprint(side: Side, share: Share | None = None) -> dict[str, str]:
     return found
 
 
-def _clicks_digest(clicks: Clicks) -> str:
+def _clicks_digest(clicks: Clicks, workers: Workers | None) -> str:
     log = clicks.checked()
-    hashed = _digest(log.share, _places(log)[log.users], log.items, log.counts)
+    hashed = _digest(_places(log)[log.users], log.items, log.counts, workers=workers)
     return f"{clicks.n_clicks:,} clicks ({hashed})"
 
 
@@ -112,7 +122,9 @@ def _number(raw: Hashable) -> int:
     return crc32(json.dumps(to_json(raw)).encode(), 1)
 
 
-def _digest(share: Share | None, places: NDArray[np.int64], *columns: NDArray[Any]) -> str:
+def _digest(
+    places: NDArray[np.int64], *columns: NDArray[Any], workers: Workers | None = None
+) -> str:
     """A hash of numbered rows: the same in any order, and however workers divide them."""
     total = np.zeros(1, dtype=np.int64)
     for start in range(0, len(places), CHUNK):
@@ -123,6 +135,4 @@ def _digest(share: Share | None, places: NDArray[np.int64], *columns: NDArray[An
             bits = values.view(f"u{values.itemsize}").astype(np.uint64)
             hashed = mixed(hashed ^ bits)
         total += hashed.view(np.int64).sum()
-    if share is not None:
-        total = ranks.summed(total)
-    return f"{int(total[0]) % 2**64:016x}"
+    return f"{int(summed(total, workers)[0]) % 2**64:016x}"
