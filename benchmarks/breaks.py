@@ -66,8 +66,8 @@ BREAKS = [
     ),
     Break(
         "bias correction of the reference",
-        "scale = (second / (1 - BETA2**number)).sqrt() + EPSILON",
-        "scale = second.sqrt() + EPSILON",
+        "scale = (second / (1 - BETA2**number)).sqrt_().add_(EPSILON)",
+        "scale = second.sqrt().add_(EPSILON)",
         "tests/engine",
     ),
     Break(
