@@ -3,7 +3,8 @@
     source → Table (sources, text, parquet, database) → Plan (plan) → a frame of rows → Clicks
 
 Each part of a log becomes a frame with the columns user, item, clicked, shown and, where the log
-has them, time, count and propensity; the frames become one, and its ids become indices.
+has them, count and propensity, beside the times of its clicks; the frames become one, and its ids
+become indices.
 """
 
 import logging
@@ -140,11 +141,11 @@ def _of_table(
     users_are_texts: bool = False,
 ) -> Clicks:
     """The clicks of a table; of one of several workers, those of its own users."""
-    found, parts = _Tally(), list[tuple[Table, pl.DataFrame]]()
+    found, parts, times = _Tally(), list[tuple[Table, pl.DataFrame]](), list[NDArray[np.int64]]()
     names = {role: plan.columns[role] for role in ("user", "item")}
     every: dict[str, list[tuple[Table, pl.Series]]] = {"user": [], "item": []}  # of all workers
     for part in table.parts():
-        rows = _rows_of(part, plan, found)
+        rows, of_clicks = _rows_of(part, plan, found)
         if workers is not None:
             for role, name in names.items():
                 share.check_divisible(part.name, rows[role], name)
@@ -156,8 +157,13 @@ def _of_table(
                 return _of_table(table, plan, workers, any_size=any_size, users_are_texts=True)
             if users_are_texts:
                 rows = rows.with_columns(as_texts(rows["user"]).alias("user"))
-            rows = rows.filter(share.are_own(rows["user"], workers))
+            own = share.are_own(rows["user"], workers)
+            of_clicks = (
+                of_clicks[own.filter(rows["clicked"]).to_numpy()] if len(of_clicks) else of_clicks
+            )
+            rows = rows.filter(own)
         parts.append((part, rows))
+        times.append(of_clicks)
     columns = {}
     for role, name in names.items():
         first = sum(len(ids) for _, ids in every[role])
@@ -165,7 +171,7 @@ def _of_table(
         columns[role] = indexed(ids[first:]) if role == "user" else indexed(ids)
     (user_ids, users), (item_ids, items) = columns["user"], columns["item"]
     items = items[len(items) - len(users) :]
-    rows = pl.concat([rows.drop("user", "item") for _, rows in parts], how="diagonal")
+    rows = pl.concat([rows.drop("user", "item") for _, rows in parts])
     parts.clear()
     values = {name: rows.drop_in_place(name).to_numpy() for name in rows.columns}  # freed in turn
     places = None if workers is None else share.places_among_all(user_ids, workers)
@@ -176,10 +182,11 @@ def _of_table(
     if found.clicks == 0:
         cure = "lower threshold= (--threshold)" if "rating" in plan.columns else "give other rows"
         raise InputError(f"{table.name}: {plan.rule}, and none is; {cure}")
+    if unit is not None:
+        values["time"] = to_seconds(np.concatenate(times), unit)
     clicks = _clicks_of(
         values,
         *(users, items, user_ids, item_ids),
-        unit=unit,
         has_shown=found.shown > 0,
         by_event=bool(plan.clicks),
     )
@@ -188,8 +195,11 @@ def _of_table(
     return replace(clicks, read=replace(read, pairs=clicks.n_clicks))
 
 
-def _rows_of(part: Table, plan: Plan, found: _Tally) -> pl.DataFrame:
-    """The rows of a part, or where events are named only those that are clicks or impressions."""
+def _rows_of(part: Table, plan: Plan, found: _Tally) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """The rows of a part, and the times of its clicks, if there are any.
+
+    Where events are named, only rows that are clicks or impressions are kept.
+    """
     columns = dict(zip(plan.columns, part.take([*plan.columns.values()]), strict=True))
     n = len(columns["user"])
     clicked, shown = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
@@ -211,8 +221,9 @@ def _rows_of(part: Table, plan: Plan, found: _Tally) -> pl.DataFrame:
         rows["count"] = counted(part, columns["count"], plan.columns["count"], clicked)
         found.zeros += int(np.sum(clicked & (rows["count"] == 0)))
         clicked = clicked & (rows["count"] > 0)
+    times = np.empty(0, dtype=np.int64)
     if "time" in columns and found.no_times is None:
-        rows["time"] = _times(part, columns["time"], plan, clicked, found)
+        times = _times(part, columns["time"], plan, clicked, found)
     if "propensity" in columns:
         name = plan.columns["propensity"]
         rows["propensity"] = chances(part, columns["propensity"], name, clicked | shown)
@@ -224,23 +235,23 @@ def _rows_of(part: Table, plan: Plan, found: _Tally) -> pl.DataFrame:
     for role in ("user", "item"):  # other events may lack an item, such as a search
         rows[role] = id_column(part, columns.pop(role), plan.columns[role], kept)
     chosen = slice(None) if kept is None else kept
-    return pl.DataFrame({n: v if n in ("user", "item") else v[chosen] for n, v in rows.items()})
+    frame = {n: v if n in ("user", "item") else v[chosen] for n, v in rows.items()}
+    return pl.DataFrame(frame), times
 
 
 def _times(
     part: Table, column: pl.Series, plan: Plan, clicked: NDArray[np.bool_], found: _Tally
 ) -> NDArray[np.int64]:
     """The times of clicks; why a column that was only recognised by its name is not used."""
-    times = np.zeros(len(column), dtype=np.int64)
     try:
-        times[clicked], span = times_of(column, clicked)
+        times, span = times_of(column, clicked)
     except NotATimeError as error:
         value, name = column[error.row], plain(plan.columns["time"])
         fault = f"the {name} '{'' if value is None else plain(value, 40)}' is not {MUST}"
         if "time" in plan.given:
             raise part.refusal(error.row, fault) from None
         found.no_times = f"{name} is not used: in {part.where(error.row)}, {fault}"
-        return times
+        return np.empty(0, dtype=np.int64)
     found.times += [] if span is None else [span]
     return times
 
@@ -304,20 +315,17 @@ def _clicks_of(
     user_ids: Ids,
     item_ids: Ids,
     *,
-    unit: str | None,
     has_shown: bool,
     by_event: bool,
 ) -> Clicks:
-    """The clicks of rows whose times are in this unit, and impressions where the log has them."""
+    """The clicks of rows, at the times given of them, and impressions where the log has them."""
     clicked = values["clicked"]
     every = bool(clicked.all())
-    times = values.pop("time")[clicked] if "time" in values else None
-    times = None if times is None or unit is None else to_seconds(times, unit)
     clicks = Clicks.from_pairs(
         users if every else users[clicked],
         items if every else items[clicked],
         counts=values["count"][clicked] if "count" in values else None,
-        times=times,
+        times=values.get("time"),
         user_ids=user_ids,
         item_ids=item_ids,
     )
