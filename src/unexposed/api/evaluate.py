@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from unexposed.api.inputs import as_columns, as_impressions, as_judged, as_model, as_protocol
-from unexposed.cards import Card, HasCard
+from unexposed.cards import NONE, Card, HasCard, as_text, number, signed
 from unexposed.data.ids import column
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.log import Say
@@ -88,17 +88,32 @@ class Evaluation(HasCard):
         means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.means().items())
         return f"Evaluation({self._line()}: {means})"
 
+    def __str__(self) -> str:
+        return as_text(self.card())
+
     def card(self) -> Card:
-        """The table of `frame`, and how the lists spread over the catalogue."""
-        frame, lists = self.frame(), self.document["recommended"]
-        said = self.verdict
-        facts = {} if said is None else {"verdict": str(said)}
-        facts |= {
-            f"top {lists['k']} lists": f"{lists['coverage']:.0%} of the catalogue, "
-            f"mean item has {lists['mean_popularity']:.0f} clicks"
-        }
-        note = "95 % interval over users; head, middle and tail hold a third of the clicks each"
-        return Card(f"Evaluation: {self._line()}", facts, frame.columns, frame.rows(), note=note)
+        """Every metric beside the rivals and by popularity, and how the lists spread."""
+        found, lists = self.document, self.document["recommended"]
+        beside, strata = found.get("beside", {}), found.get("by_popularity", {})
+        heads = [found["method"], "mean", "95 % interval"]
+        for rival in beside:
+            heads += [rival, "difference", "95 % interval", "finding"]
+        heads += [f"{name} ({stratum['items']:,} items)" for name, stratum in strata.items()]
+        rows = []
+        for metric, own in found["metrics"].items():
+            row = [metric, number(own["mean"]), " – ".join(map(number, own["ci95"]))]
+            for rival, gains in beside.items():
+                gain = gains.get(metric)  # None: not finite for all users
+                row += [NONE] * 4 if gain is None else _cells(gain, rival)
+            rows.append([*row, *(number(part["metrics"][metric]) for part in strata.values())])
+        note = (
+            f"{self._line()}; 95 % intervals over users; chance: p > .05 (paired t-test); "
+            "head, middle and tail items hold a third of the clicks each; "
+            f"top {lists['k']} lists: {lists['coverage']:.0%} of the catalogue, "
+            f"Gini {number(lists['gini'])}, mean item has {lists['mean_popularity']:.0f} clicks"
+        )
+        facts = {} if self.verdict is None else {"verdict": str(self.verdict)}
+        return Card(f"Evaluation: {self._line()}", facts, heads, rows, note=note)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -108,6 +123,12 @@ class Evaluation(HasCard):
     def _line(self) -> str:
         name, by = self.model.method.name, self.protocol.name
         return f"{name} by {by}, {len(self.users):,} users"
+
+
+def _cells(gain: dict[str, Any], rival: str) -> list[str]:
+    """The cells of a gain over a rival."""
+    interval = " – ".join(map(number, gain["ci95"]))
+    return [number(gain[rival]), signed(gain["difference"]), interval, gain["finding"]]
 
 
 def _gain(found: dict[str, Any] | None) -> dict[str, float | None]:

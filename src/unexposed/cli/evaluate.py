@@ -32,8 +32,8 @@ def evaluate(
 
     if protocol_named(protocol or DEFAULT).candidates == "logged" and several():
         raise InputError(f"protocol {protocol!r} runs in one process, without torchrun")
-    document = prepared(folder, judged, protocol, say=say, **columns.of_log()).document
-    verdicts = each_of_document(document)
+    found = prepared(folder, judged, protocol, say=say, **columns.of_log())
+    document, verdicts = found.document, each_of_document(found.document)
     if not leads():
         return
     if as_json:
@@ -41,5 +41,5 @@ def evaluate(
         return
     for verdict in verdicts:
         say(str(verdict))
-    for table in tables.evaluation_tables(document):
+    for table in tables.evaluation_tables(found.card(), document):
         tables.show(table)

@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from unexposed.cards import NONE, number, signed
+from unexposed.cards import NONE, Card, number
 from unexposed.errors import plain
 from unexposed.evaluation.compare import card_of
 from unexposed.experiments.results import Line
-from unexposed.ranking.verdict import RIVALS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -175,59 +174,13 @@ def run_table(lines: list[Line]) -> Table:
 # Evaluations
 
 
-def evaluation_tables(document: dict[str, Any]) -> Iterator[Table]:
-    """The model beside its rivals; every metric, by popularity and by exposure, or off-policy."""
-    for rival, gains in document.get("beside", {}).items():
-        yield _beside_table(document["method"], rival, gains)
+def evaluation_tables(card: Card, document: dict[str, Any]) -> Iterator[Table]:
+    """Every metric, beside the rivals and by popularity; by exposure, or off-policy."""
+    yield table(card.heads, card.rows, caption=card.note)
     if "weights" in document:
         yield _off_policy_table(document)
-        return
-    yield _strata_table(document)
     if "by_exposure" in document:
         yield _exposure_table(document)
-
-
-def _beside_table(method: str, rival: str, gains: dict[str, Any]) -> Table:
-    """The model and a rival by every metric, with the difference and its interval."""
-    heads = [f"beside {rival}", method, rival, "difference", "95 % interval", "finding"]
-    rows = [
-        [
-            metric,
-            number(gain["mean"]),
-            number(gain[rival]),
-            signed(gain["difference"]),
-            " – ".join(map(number, gain["ci95"])),
-            gain["finding"],
-        ]
-        for metric, gain in gains.items()
-    ]
-    caption = (
-        f"difference to {RIVALS.get(rival, rival)} over the same users, 95 % interval; "
-        "chance: p > .05 (paired t-test)"
-    )
-    return table(heads, rows, caption=caption)
-
-
-def _strata_table(document: dict[str, Any]) -> Table:
-    """Every metric with its interval, for all relevant items and for each popularity stratum."""
-    strata, lists = document["by_popularity"], document["recommended"]
-    heads = [f"{name}\n({stratum['items']:,} items)" for name, stratum in strata.items()]
-    rows = [
-        [
-            metric,
-            number(all_items["mean"]),
-            " – ".join(map(number, all_items["ci95"])),
-            *(number(stratum["metrics"][metric]) for stratum in strata.values()),
-        ]
-        for metric, all_items in document["metrics"].items()
-    ]
-    caption = (
-        f"{document['protocol']}: {document['users']:,} users, 95 % interval over users; "
-        "head, middle and tail items hold a third of the clicks each\n"
-        f"top {lists['k']} lists: {lists['coverage']:.0%} of the catalogue, "
-        f"Gini {number(lists['gini'])}, mean item has {lists['mean_popularity']:.0f} clicks"
-    )
-    return table([document["method"], "all", "95 % interval", *heads], rows, caption=caption)
 
 
 def _exposure_table(document: dict[str, Any]) -> Table:
