@@ -218,6 +218,9 @@ def check(model: "Model", stored: Tensors, *, values: bool) -> None:
     for name in method.user_tables(parameters):
         if len(parameters[name]) != n_users:
             raise ValueError(f"{name} has {len(parameters[name])} rows for {n_users} users")
+    vectors, width = method.vectors(parameters), getattr(method, "width", None)
+    if vectors is not None and width not in (None, vectors.items.shape[1]):
+        raise ValueError(f"its vectors have {vectors.items.shape[1]} columns for {width}")
     nobody = np.zeros(0, dtype=np.int32)
     exposure = method.exposure(parameters, nobody)
     blocks = [model.scores(nobody), *(() if exposure is None else (exposure,))]
