@@ -98,22 +98,6 @@ def test_clipping_biases_downwards_and_lowers_the_variance(world, logs):
     np.testing.assert_array_equal(without, plain[:5])
 
 
-def test_a_large_log_gives_the_true_value_and_weights_of_mean_1(world):
-    log = world.impressions(200_000, seed=1)
-    found = describe(world.model, log, BY)
-    assert found["impressions"] == 200_000
-    for k in (1, 3, 10):
-        for name in ("ips", "snips"):
-            estimate = found["metrics"][f"{name}@{k}"]
-            assert abs(estimate["mean"] - world.value(k)) < 4 * estimate["se"]
-        facts = found["weights"][str(k)]
-        assert facts["mean_weight"] == pytest.approx(1, abs=0.05)
-        assert 0 < facts["effective_sample"] <= 200_000
-    rate = found["logged_rate"]
-    logged = (world.policy * world.click).sum(axis=1).mean()
-    assert abs(rate["mean"] - logged) < 4 * rate["se"]
-
-
 def test_counts_by_pair_give_what_single_impressions_give(world):
     users, items, propensity, clicked = world.events(500, seed=2)
     found = describe(world.model, world.impressions(500, seed=2), BY)

@@ -164,20 +164,3 @@ def test_recall_from_few_judged_pairs_is_unbiased_for_a_user_and_for_all_pairs(k
         error = of_taste.std() / np.sqrt(len(of_taste))
         assert abs(of_taste.mean() - world.recall[k][one]) < 4 * error + 1e-9
     assert found.means()[f"recall_pooled@{k}"] == pytest.approx(world.pooled[k], abs=0.01)
-
-
-def test_a_hit_is_a_score_above_the_one_at_place_k_plus_1_of_the_unclicked_items():
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=(30, 12))
-    clicked = rng.random(scores.shape) < 0.2
-    model = model_of(scores, np.nonzero(clicked))
-    users, items = np.nonzero(~clicked & (rng.random(scores.shape) < 0.3))
-    ids = {"user_ids": model.user_ids, "item_ids": model.item_ids}
-    judged = Judgements.from_pairs(users, items, np.ones(len(users), dtype=bool), **ids)
-    found = evaluation.evaluate(model, judged, URE)
-    unclicked = np.where(clicked, -np.inf, scores)
-    for k in (1, 3, 5):
-        threshold = -np.sort(-unclicked, axis=1)[:, k]
-        hit = scores[users, items] > threshold[users]
-        by_hand = [hit[users == user].mean() for user in found.users]
-        np.testing.assert_allclose(found.values[f"recall@{k}"], by_hand)

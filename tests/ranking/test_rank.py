@@ -5,12 +5,11 @@ import pytest
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.data.labelled import Impressions, Judgements
+from unexposed.data.labelled import Judgements
 from unexposed.errors import InputError
-from unexposed.ranking import blocks, top
+from unexposed.ranking import blocks
 from unexposed.ranking.blocks import tie_break
-from unexposed.ranking.rank import rank_among, rank_catalogue, rank_judged
-from unexposed.ranking.top import best
+from unexposed.ranking.rank import best, rank_catalogue, rank_judged
 
 
 def brute_rank(score, user, item, candidates) -> int:
@@ -44,28 +43,6 @@ def judgements(judged, relevant) -> Judgements:
 def ranks(ranking, pairs):
     users = np.unique(pairs.users)[ranking.users]
     return dict(zip(zip(users, ranking.items, strict=True), ranking.ranks, strict=True))
-
-
-def test_wanted_items_are_ranked_among_the_other_items_of_their_user_alone():
-    rng = np.random.default_rng(3)
-    score = rng.integers(0, 4, (12, 20)).astype(np.float32)  # many ties
-    wanted = rng.random((12, 20)) < 0.15
-    others = ~wanted & (rng.random((12, 20)) < 0.3)
-    others[4] = wanted[5] = False  # a user without others, and one without a wanted item
-    pairs = judgements(wanted, wanted)
-    seen = Impressions.from_pairs(*np.nonzero(others), **ids(others.shape))
-    found = rank_among(lambda users: score[users], pairs, seen, log(np.zeros((12, 20))))
-    users = np.flatnonzero(wanted.any(axis=1) & others.any(axis=1))
-    assert 4 not in users
-    assert 5 not in users
-    assert (found.n_candidates == (wanted | others)[users].sum(axis=1)).all()
-    places = zip(users[found.users], found.items, found.ranks, found.above, strict=True)
-    for user, item, rank, above in places:
-        rivals = np.flatnonzero(others[user])
-        alone = brute_rank(score, user, item, [*rivals, item])
-        assert above == (alone - 1) / len(rivals)
-        assert rank == brute_rank(score, user, item, np.flatnonzero((wanted | others)[user]))
-    assert len(found.ranks) == wanted[users].sum()
 
 
 def in_catalogue(score, wanted, clicked):
@@ -135,7 +112,7 @@ def test_the_best_items_come_in_the_order_of_a_full_sort_ties_included(n_items, 
     k = min(k, n_items)
     expected = sorted_rows(block, users)[:, :k]
     for threads in (1, 2, 5):
-        items, scores = top.best(block, users, k, threads=threads)
+        items, scores = best(block, users, k, threads=threads)
         np.testing.assert_array_equal(items, expected)
         np.testing.assert_array_equal(scores, np.take_along_axis(block, expected, axis=1))
 
@@ -144,6 +121,6 @@ def test_minus_infinity_and_nan_are_never_among_the_best():
     block = np.full((2, 600), -np.inf, dtype=np.float32)
     block[0, [5, 300]] = [1, 2]
     block[0, 299] = np.nan
-    items, scores = top.best(block, np.zeros(2, dtype=np.int32), 3)
+    items, scores = best(block, np.zeros(2, dtype=np.int32), 3)
     assert items.tolist() == [[300, 5, -1], [-1, -1, -1]]
     assert scores.tolist() == [[2, 1, -np.inf], [-np.inf] * 3]

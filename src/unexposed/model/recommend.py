@@ -14,8 +14,8 @@ from unexposed.data.ids import Ids, column
 from unexposed.data.pairs import Indices
 from unexposed.errors import InputError, plain
 from unexposed.model.filters import Candidates, Rules, Unknown, hide
-from unexposed.ranking import top
 from unexposed.ranking.blocks import Block, in_whole, parts
+from unexposed.ranking.rank import best
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,7 +116,7 @@ class Server:
             hide(block, self.model.clicks, rows)
         if self.rules.minimum_exposure > 0:
             block[self._exposures(rows) < self.rules.minimum_exposure] = -np.inf
-        return top.best(block, self._names(rows), k, threads=threads)
+        return best(block, self._names(rows), k, threads=threads)
 
     def exposure(self, rows: Indices, items: Indices) -> Array:
         """The exposure of each pair."""
@@ -236,7 +236,7 @@ def similar(model: "Model", item: Hashable, k: int) -> "pl.DataFrame":
     cosine = vectors @ vectors[index[0]] / np.maximum(lengths * lengths[index[0]], 1e-12)
     block = cosine.astype(np.float32)[None, :]
     block[0, index] = -np.inf
-    others, cosines = top.best(block, index, k)
+    others, cosines = best(block, index, k)
     return pl.DataFrame(
         {
             "item": names(model.item_ids)(others[0]),

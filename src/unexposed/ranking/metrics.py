@@ -52,8 +52,7 @@ class Ranking:
         """Build a ranking from the user, rank and item of each relevant item, in any order."""
         users, ranks = np.asarray(users, dtype=np.int64), np.asarray(ranks, dtype=np.int64)
         n_candidates = np.asarray(n_candidates, dtype=np.int64)
-        if weights is None:
-            weights = np.ones(len(users))
+        weights = np.ones(len(users)) if weights is None else weights
         order = np.lexsort((ranks, users))
         counts = np.bincount(users, minlength=len(n_candidates))
         return Ranking(
@@ -294,8 +293,8 @@ def snips_recall(ranking: Ranking, k: int | None) -> PerUser:
 
     Yang et al. (RecSys 2018), as `snips_dcg`; with equal weights it is `recall`.
     """
-    hit_weight = ranking.sum_by_user(_in_top(ranking, k) * ranking.weights)
-    return _ratio(hit_weight, ranking.sum_by_user(ranking.weights))
+    hits = ranking.sum_by_user(_in_top(ranking, k) * ranking.weights)
+    return _ratio(hits, ranking.sum_by_user(ranking.weights))
 
 
 METRICS: dict[str, Metric] = {
@@ -341,18 +340,6 @@ def parse(text: str) -> tuple[str, int | None]:
     if not re.fullmatch("[1-9][0-9]*", k):
         raise InputError(f"k must be a whole number of at least 1, as in '{name}@3', got {text!r}")
     return name, int(k)
-
-
-def propensity(item_counts: ArrayLike, *, exponent: float) -> NDArray[np.float64]:
-    """Propensity of a click on a liked item, relative to the most clicked: (n / max n)^((γ+1)/2).
-
-    Yang et al. (RecSys 2018), with γ the exponent; γ = −1 weighs all items alike. An item without
-    clicks counts as if it had one, so that its inverse stays finite.
-    """
-    if not (np.isfinite(exponent) and exponent >= -1):
-        raise InputError(f"the exponent of a propensity must be at least -1, got {exponent}")
-    counts = np.maximum(np.asarray(item_counts, dtype=np.float64), 1)
-    return (counts / counts.max(initial=1)) ** ((exponent + 1) / 2)
 
 
 def keep(ranking: Ranking, keep: NDArray[np.bool_]) -> Ranking:

@@ -17,13 +17,16 @@ from unexposed.cards import Card, HasCard
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, Judgements, Traffic
+from unexposed.data.pairs import Indices
 from unexposed.data.split import Split
-from unexposed.data.worlds.showings import Block, Lots, Showings, draw_showings
 from unexposed.errors import InputError
 
 Floats = NDArray[np.float32]
 
 _PAIRS_AT_ONCE = 1 << 22
+START = 1_704_067_200  # midnight of 1 January 2024, UTC
+SECONDS = 30 * 24 * 60 * 60  # the log covers thirty days
+_MOST_EXPOSED = 1 - 1e-6  # a pair of m = 1 would be shown without end
 
 
 class Factors(NamedTuple):
@@ -47,6 +50,16 @@ class Truth(NamedTuple):
 
     exposure: Floats
     relevance: Floats
+
+
+class Showings(NamedTuple):
+    """One row for each time an item was shown to a user, in the order of time."""
+
+    users: Indices
+    items: Indices
+    clicked: NDArray[np.bool_]
+    times: NDArray[np.int64]  # seconds since 1970
+    propensity: NDArray[np.float32]  # the chance that the pair is shown at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +148,14 @@ class World(HasCard):
 
     def showings(self, seed: int) -> Showings:
         """Every showing behind the clicks of this seed, as a shop would log it."""
-        blocks = (
-            Block(users, self.exposure(users), *drawn)
-            for users, drawn in zip(self._blocks(), self.draws(seed), strict=True)
-        )
-        lots = Lots(*_streams(seed)[4:8])
-        return draw_showings(blocks, attention=self.attention, lots=lots)
+        *lots, times = _streams(seed)[4:8]
+        found = []
+        for users, (exposed, liked) in zip(self._blocks(), self.draws(seed), strict=True):
+            rows, items, *counts = draw_showings(
+                self.exposure(users), exposed, self.attention, lots
+            )
+            found.append((users[rows], items, *counts, liked[rows, items]))
+        return _in_time(*map(np.concatenate, zip(*found, strict=True)), lots=times)
 
     def traffic(self, share: float, *, seed: int, without: Judgements | None = None) -> Traffic:
         """About this share of all pairs, shown by lot, with the R that made the clicks of the seed.
@@ -322,3 +337,64 @@ def centred(factors: Factors, *, rate: float, name: str) -> Factors:
     scores = factors.block(next(user_blocks(len(factors.user_bias), len(factors.item_bias))))
     constant = brentq(lambda c: float(expit(scores + np.float32(c)).mean()) - rate, -60, 60)
     return factors._replace(user_bias=factors.user_bias + np.float32(constant))
+
+
+# What a simulated shop shows: every showing of an item to a user
+
+
+def draw_showings(
+    exposure: Floats, exposed: NDArray[np.bool_], attention: float, lots: list[np.random.Generator]
+) -> tuple[NDArray[Any], ...]:
+    """The pairs of a block of users that were shown, behind a log whose O and R are drawn already.
+
+    Gives the row and the column of each, how often it was noticed and shown, and its propensity.
+    A pair is shown N ~ Poisson(μ/a) times, with μ = −log(1 − m), and the user notices each showing
+    with chance a, the attention. Shown n times it is exposed with chance 1 − (1 − a)^n, and
+
+        P(O = 1) = 1 − E[(1 − a)^N] = 1 − exp(−μ) = m,    P(N > 0) = 1 − (1 − m)^(1/a).
+    """
+    first_lots, later_lots, unnoticed_lots = lots
+    m = exposure.astype(np.float64).clip(max=_MOST_EXPOSED)
+    rate = -np.log1p(-m)
+    # Noticed and unnoticed showings are independent: Poisson(μ) and Poisson(μ(1 − a)/a).
+    times = unnoticed_lots.poisson(rate * (1 / attention - 1))
+    noticed = np.zeros_like(times)
+    # Given O = 1 the first noticed showing of the Poisson process on [0, μ] comes at t with
+    # P(t < x) = (1 − exp(−x))/m, and Poisson(μ − t) follow it.
+    first = -np.log1p(-first_lots.random(exposed.sum()) * m[exposed])
+    noticed[exposed] = 1 + later_lots.poisson(rate[exposed] - first)
+    times += noticed
+    at = np.nonzero(times)
+    return *at, noticed[at], times[at], -np.expm1(-rate[at] / attention)
+
+
+def _in_time(
+    users: NDArray[Any],
+    items: NDArray[Any],
+    noticed: NDArray[Any],
+    shown: NDArray[Any],
+    propensity: NDArray[Any],
+    liked: NDArray[np.bool_],
+    *,
+    lots: np.random.Generator,
+) -> Showings:
+    """A row for each showing of these pairs, in the order of time.
+
+    A user who likes an item clicks when noticing it for the first time, and not again.
+    """
+    pair = np.repeat(np.arange(len(shown)), shown)
+    place = np.arange(len(pair)) - np.repeat(np.cumsum(shown) - shown, shown)
+    times = START + lots.integers(SECONDS, size=len(pair))
+    # times are drawn alike for all showings, so any of them may stand for the noticed ones
+    tempting = liked[pair] & (place < noticed[pair])
+    order = np.argsort(times, kind="stable")
+    pair, tempting = pair[order], tempting[order]
+    clicked = np.zeros(len(pair), dtype=bool)
+    clicked[np.flatnonzero(tempting)[np.unique(pair[tempting], return_index=True)[1]]] = True
+    return Showings(
+        users[pair].astype(np.int32),
+        items[pair].astype(np.int32),
+        clicked,
+        times[order],
+        propensity[pair].astype(np.float32),
+    )

@@ -9,8 +9,7 @@ import numpy as np
 
 from unexposed.data.ids import column
 from unexposed.data.pairs import HasIds
-from unexposed.data.worlds.showings import Showings
-from unexposed.data.worlds.simulate import World
+from unexposed.data.worlds.simulate import Showings, World
 from unexposed.data.write import click_table, judged_table, write_table
 from unexposed.errors import InputError
 from unexposed.files import write_whole
