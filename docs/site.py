@@ -75,7 +75,7 @@ def commands() -> Iterator[str]:
             for p in command.params
             if _is_option(p)
         ]
-        yield from _table(("option", "", "default"), options)
+        yield from (*_table(("option", "", "default"), options), "")
 
 
 def methods() -> Iterator[str]:

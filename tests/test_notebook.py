@@ -32,7 +32,7 @@ def test_every_cell_of_the_notebook_runs_and_shows_a_card(tmp_path, monkeypatch)
             assert len(shown._repr_html_()) < 12_000
             assert "array(" not in repr(shown)
     assert Path("model.html").stat().st_size > 10_000
-    assert Path("model").is_dir()
+    assert Path("model.safetensors").is_file()
 
 
 def test_the_notebook_is_kept_without_outputs():

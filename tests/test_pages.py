@@ -120,6 +120,8 @@ def test_the_site_is_built_without_a_broken_link_and_has_every_public_name(tmp_p
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    commands = text(tmp_path / "reference" / "commands.html")
+    assert all(f'id="{one.callback.__name__}"' in commands for one in cli.app.registered_commands)
     reference = "".join(text(page) for page in (tmp_path / "reference").glob("*.html"))
     for public in set(unexposed.__all__) - {"__version__"}:
         value = getattr(unexposed, public)
