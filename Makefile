@@ -49,8 +49,9 @@ attack: setup  # an hour of hostile logs and folders, kills and full disks; ARGS
 	$(BIN)/python benchmarks/attack.py $(ARGS)
 
 reproduce: setup  # runs what is not finished yet; ARGS=--fresh runs everything again
-	$(BIN)/unexposed run experiments/*/*.toml $(ARGS)
-	$(BIN)/unexposed report experiments --out report
+	$(BIN)/python experiments/lib run experiments/*/*.toml $(ARGS)
+	test -e experiments/variance/results/variance.json || $(BIN)/python experiments/lib/variance.py
+	$(BIN)/python experiments/lib/pages.py
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -163,7 +163,7 @@ def test_report_writes_the_page_of_a_model_in_memory(model, split, judged_frame,
 
 
 def test_the_functions_stay_public_after_a_room_of_the_same_name_is_loaded():
-    import unexposed.report.pages
+    import unexposed.report.page
 
     assert callable(ux.report)
     assert callable(unexposed.report)

@@ -88,7 +88,7 @@ CASES = {
         "did you mean 'uniform'?",
     ),
     "report: out": (lambda split, model: ux.report(model, 3), "give the path of the page"),
-    "report: a folder": (lambda split, model: ux.report("src", "x.html"), "neither a model"),
+    "report: a folder": (lambda split, model: ux.report("src", "x.html"), "no model src"),
 }
 
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,10 @@ from unexposed.experiments import data as experiment_data
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiments
-from unexposed.experiments.kinds import KINDS, Kind
-from unexposed.experiments.kinds.compare import document as comparison_of
-from unexposed.experiments.kinds.compare import from_lines
+from unexposed.experiments.compare import KINDS, from_lines
+from unexposed.experiments.compare import document as comparison_of
 from unexposed.experiments.results import Results
-from unexposed.experiments.task import Arm, Experiment, Task
+from unexposed.experiments.task import Arm, Experiment, Kind, Task
 from unexposed.methods import make
 from unexposed.progress import Silent
 
@@ -58,7 +58,7 @@ def counted(monkeypatch) -> list[tuple[str, int]]:
     seen: list[tuple[str, int]] = []
 
     def body(task: Task) -> dict[str, object]:
-        seen.append((task.arm, task.seed))
+        seen.append((task.arm.label, task.seed))
         return {"figure": 0.5}
 
     monkeypatch.setitem(KINDS, "compare", Kind(body))
@@ -69,7 +69,7 @@ def failing(error: type[BaseException], at: object, **body: object) -> Kind:
     """A kind that raises at an arm, or at an arm and seed."""
 
     def run(task: Task) -> dict[str, object]:
-        if at in (task.arm, (task.arm, task.seed)):
+        if at in (task.arm.label, (task.arm.label, task.seed)):
             raise error("the loss was not finite")
         return body
 
@@ -160,7 +160,6 @@ CHANGES = {
     "the data": (lambda e: replace(e, data={"simulate": {**e.data["simulate"], "seed": 9}}), ALL),
     "the protocol": (lambda e: replace(e, protocol=e.also[0], also=()), ALL),
     "another protocol": (lambda e: replace(e, also=()), ALL),
-    "an option": (lambda e: replace(e, options={"steps": 3}), ALL),
     "the number of seeds": (
         lambda e: replace(e, seeds=3),
         [("random", 2), ("mf", 2), ("ubo", 2)],
@@ -220,7 +219,6 @@ def test_a_kind_can_run_all_arms_of_a_seed_before_the_next(small, place, counted
     run(small, place)
     assert counted == sorted(ALL, key=lambda pair: pair[1])
     assert pairs(place.read()) == ALL
-    assert [name for name, kind in KINDS.items() if kind.by_seed] == ["compare", "timing"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -359,3 +357,29 @@ def test_ctrl_c_exits_without_a_traceback_and_keeps_finished_lines(workers, said
     assert "4 of 6 runs are left for next time" in err
     lines = Results(tmp_path / "results", "small").read()
     assert sorted(pairs(lines)) == [("popularity", 0), ("popularity", 1)]
+
+
+def test_a_result_names_the_commit_of_its_own_code_and_of_no_other_repository(
+    tmp_path, monkeypatch
+):
+    def git(*words: str) -> str:
+        author = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+        command = ["git", "-C", str(tmp_path), *author, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def commit(package: str) -> str | None:
+        module = tmp_path / package / "experiments" / "run.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(running, "__file__", str(module))
+        return running.commit.__wrapped__()
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    head = git("rev-parse", "HEAD")
+    (tmp_path / "results.jsonl").write_text("not code")
+    assert commit("src/unexposed") == head
+    (tmp_path / "src" / "unexposed" / "new.py").write_text("")
+    assert commit("src/unexposed") == f"{head}+changes"
+    assert commit(".venv/lib/site-packages/unexposed") is None
+    monkeypatch.setenv("PATH", "")
+    assert commit("src/unexposed") is None

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import timing  # noqa: F401
+import trend  # noqa: F401
+import world_inputs  # noqa: F401
 from unexposed.data import datasets
 from unexposed.data.clicks import Ratings
 from unexposed.data.ids import Ids
@@ -20,13 +23,12 @@ from unexposed.experiments import data as experiment_data
 from unexposed.experiments import results
 from unexposed.experiments import run as running
 from unexposed.experiments import spec as experiments
-from unexposed.experiments.kinds import KINDS, Kind
-from unexposed.experiments.kinds.compare import from_lines
-from unexposed.experiments.task import Experiment, Task
+from unexposed.experiments.compare import KINDS, from_lines
+from unexposed.experiments.task import Experiment, Kind, inputs_of
 from unexposed.progress import Silent
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SHIPPED = [path for path in sorted(FOLDER.glob("*/*.toml")) if experiments.is_experiment(path)]
+SHIPPED = sorted(FOLDER.glob("*/*.toml"))
 
 TEXT = """
 kind = "compare"
@@ -103,42 +105,6 @@ def test_a_study_that_does_not_fit_is_refused(tmp_path, study, complaint):
         read(tmp_path, TEXT)
 
 
-def test_a_kind_without_methods_has_arms_with_options_of_their_own(tmp_path):
-    found = read(
-        tmp_path,
-        "kind = 'gradient_variance'\n[data]\nsimulate = {}\n[options]\ndraws = 9\nepochs = 1\n"
-        "[arms.one]\n[arms.two]\nepochs = 2\n",
-    )
-    tasks = [Task(found, arm, found.arms[arm].method, 0, data=None) for arm in found.arms]
-    assert [t.options for t in tasks] == [{"draws": 9, "epochs": 1}, {"draws": 9, "epochs": 2}]
-    assert [task.method for task in tasks] == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("kind", "tables", "complaint"),
-    [
-        ("gradient_variance", "[arms.one]\n[methods.mf]\n", r"needs tables \[arms.NAME\]"),
-        ("gradient_variance", "", r"needs tables \[arms.NAME\]"),
-        ("timing", "[arms.one]\n", r"needs tables \[methods.NAME\]"),
-        ("gradient_variance", "[settings]\ndim = 3\n[arms.one]\n", r"\[settings\] belong to"),
-        ("gradient_variance", "[arms]\none = 3\n", "one must be a table, got 3"),
-        ("gradient_variance", "[arms.one]\ndraw = 3\n", "no 'draw'; did you mean 'draws'"),
-        ("gradient_variance", "[options]\ndraw = 3\n", "no 'draw'; did you mean 'draws'"),
-        ("exposure_trend", "[miniature]\niterations = '3'\n", "iterations must be a whole number"),
-        ("timing", "[options]\nrepeats = 3\n", "there is no 'repeats'"),
-    ],
-)
-def test_arms_and_options_must_fit_the_kind(tmp_path, kind, tables, complaint):
-    with pytest.raises(InputError, match=f"small.toml.*{complaint}"):
-        read(tmp_path, f"kind = '{kind}'\n[data]\nsimulate = {{}}\n" + tables)
-
-
-def test_a_kind_that_needs_true_exposure_refuses_other_data():
-    world = experiment_data.open_data({"simulate": {"users": 9, "items": 9, "seed": 0}}, BY)
-    with pytest.raises(InputError, match="'trend' needs a world .* semi_synthetic"):
-        replace(world, world=None).known_world("trend")
-
-
 def test_a_simulated_world_gives_one_log_and_only_the_held_out_clicks_change():
     table = experiment_data.checked({"simulate": {"users": 50, "items": 30, "seed": 4}}, "")
     data = experiment_data.open_data(table, BY)
@@ -197,12 +163,10 @@ def test_an_unknown_generator_is_refused_with_the_nearest():
 
 def test_a_miniature_changes_size_and_nothing_else(tmp_path):
     write_study(tmp_path, {"method": "ubo", "best": {"settings": {"negatives": 3}}})
-    text = TEXT.replace("compare", "exposure_trend")
-    asked = read(tmp_path, text + "[miniature]\niterations = 2\n[options]\niterations = 500\n")
+    asked = read(tmp_path, TEXT)
     small = experiments.miniature(asked)
     assert small.seeds == 2
     assert "simulate" in small.data
-    assert small.options == {"iterations": 2}
     assert list(small.arms) == list(asked.arms)
     assert small.arms["ubo-frozen"].method.strategy == "frozen"
     assert {arm.method.epochs for arm in small.arms.values() if arm.label != "random"} == {2}
@@ -269,9 +233,6 @@ WORLD = "kind = 'compare'\n[data]\nsimulate = { users = 40, items = 20 }\n"
     ("text", "said"),
     [
         (f"criterion = 'poplar'\n{WORLD}[methods.mf]\n", "no criterion 'poplar'; did you mean"),
-        (f"{WORLD}[methods.mf]\nguide = 'disliked'\n", "mf cannot be given a guide; these can"),
-        (f"{WORLD}[methods.ubo]\nguide = 'dislike'\n", "no guide 'dislike'; did you mean"),
-        (f"{WORLD}[methods.ubo]\nguide = 'traffic:2'\n", "the share of a guide must lie in"),
         (f"{WORLD}[methods.mf]\ntraffic = 2\n", "traffic must lie in .0, 1., got 2"),
         (f"{WORLD}[methods.ease]\ntraffic = 0.1\n", "ease cannot use traffic"),
         (f"{WORLD}[methods.ease]\nimpressions = true\n", "impressions = true needs a world"),
@@ -344,7 +305,7 @@ def test_an_arm_is_given_the_impressions_of_the_world_where_it_says_so(tmp_path)
     assert [arm.given for arm in found.arms.values()] == ["", "given impressions"]
     lines = running.run(found, results.Results(tmp_path, "out"), progress=Silent())
     data = experiment_data.open_data(found.data, found.protocol)
-    shown = data.side(None, impressions=True).impressions
+    shown = inputs_of(found.arms["shown"], data, 0).impressions
     assert shown.contain(data.clicks.users, data.clicks.items).all()
     assert lines[0]["facts"] != lines[1]["facts"]  # another exposure, so another loss
     other = read(tmp_path, text.replace("impressions = true", ""))
@@ -358,15 +319,18 @@ def test_a_share_of_a_data_sets_judged_pairs_is_set_aside_as_traffic(monkeypatch
     rated = Ratings(users.astype(np.int32), items.astype(np.int32), stars, **ids)
     monkeypatch.setattr(datasets, "load", lambda *_, **__: datasets.RatingData(rated, rated))
     whole, parted = (
-        experiment_data.open_data({"dataset": "coat"} | given, BY)
-        for given in ({}, {"traffic": 0.4})
+        experiment_data.open_data({"dataset": "coat"} | more, BY) for more in ({}, {"traffic": 0.4})
     )
-    traffic = parted.side(None, traffic=1.0).traffic
+
+    def given(data, share: float):
+        return experiment_data.INPUTS["traffic"].make(data, share, 0)["traffic"]
+
+    traffic = given(parted, 1.0)
     assert len(traffic) + len(parted.judged) == len(whole.judged)
-    assert 0 < len(parted.side(None, traffic=0.5).traffic) < len(traffic)
+    assert 0 < len(given(parted, 0.5)) < len(traffic)
     refuse_shared(traffic, parted.judged)
     with pytest.raises(InputError, match="an arm with traffic needs a world"):
-        whole.side(None, traffic=0.5)
+        given(whole, 0.5)
 
 
 def test_fresh_labels_of_a_world_change_the_judgements_and_not_the_log():
@@ -380,3 +344,48 @@ def test_fresh_labels_of_a_world_change_the_judgements_and_not_the_log():
     assert not np.array_equal(stale.judged.relevant, fresh.judged.relevant)
     with pytest.raises(InputError, match="no 'fresh'"):
         experiment_data.checked({"dataset": "coat", "fresh": True}, "[data]")
+
+
+FEATURES = """
+kind = "compare"
+seeds = 1
+[data]
+dataset = "coat"
+[methods.mf]
+[methods.mf-items]
+method = "mf"
+item_features = true
+[methods.ubo-both]
+method = "ubo"
+user_features = true
+item_features = true
+"""
+
+
+def test_an_arm_has_the_features_it_asks_for_which_are_part_of_its_identity(tmp_path, monkeypatch):
+    users, items = (column.ravel().astype(np.int32) for column in np.indices((20, 10)))
+    stars = (1 + (users * 7 + items * 3) % 5).astype(np.float32)
+    ratings = Ratings(users, items, stars, Ids.range(20), Ids.range(10))
+    rows = (np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32) for n in (20, 10))
+    coat = datasets.RatingData(ratings, ratings, *rows)
+    monkeypatch.setattr(datasets, "load", lambda name, data_dir=None: coat)
+    found = read(tmp_path, FEATURES)
+    data = experiment_data.open_data(found.data, found.protocol)
+    sides = {label: inputs_of(arm, data, 0) for label, arm in found.arms.items()}
+    assert sides["mf"].given() == set()
+    assert sides["mf-items"].given() == {"item_features"}
+    np.testing.assert_array_equal(sides["ubo-both"].user_features, coat.user_features)
+    np.testing.assert_array_equal(sides["ubo-both"].item_features, coat.item_features)
+    assert "item_features" not in found.identity(found.arms["mf"])  # stored results still count
+    assert found.identity(found.arms["mf-items"])["item_features"] is True
+    assert found.arms["ubo-both"].given == "given user features and item features"
+    assert all(arm.inputs == {} for arm in experiments.miniature(found).arms.values())
+
+
+def test_features_that_a_method_or_the_data_does_not_have_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"mf-items: random cannot use item_features; these can"):
+        read(tmp_path, FEATURES.replace('method = "mf"', 'method = "random"'))
+    world = read(tmp_path, FEATURES.replace('dataset = "coat"', "simulate = { users = 30 }"))
+    data = experiment_data.open_data(world.data, world.protocol)
+    with pytest.raises(InputError, match="item_features = true needs a data set that has them"):
+        inputs_of(world.arms["mf-items"], data, 0)

@@ -15,8 +15,7 @@ from unexposed.data.worlds.simulate import World, world
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import by_truth, exposure_correlation
 from unexposed.evaluation.significance import bootstrap_interval
-from unexposed.experiments import guides
-from unexposed.experiments.oracles import item_means
+from unexposed.experiments.data import drawn
 from unexposed.maths import item_level
 from unexposed.maths.item_level import Factors, validation_losses
 from unexposed.methods import make
@@ -25,6 +24,7 @@ from unexposed.model.model import Model
 from unexposed.progress import Silent
 from unexposed.sampling.validation import ValidationSet
 from unexposed.training.side import Side
+from world_inputs import item_means
 
 SETTINGS = {
     "exposure_model": "items",
@@ -57,8 +57,13 @@ def luck(seed: int) -> World:
     )
 
 
+def disliked(of: World, share: float = 1) -> ValidationSet:
+    """A share of the pairs that the log of a world showed, with what users think of them."""
+    return ValidationSet(*drawn(of, share, seed=0, shown=True))
+
+
 def fit(of: World, exposure: NDArray[np.float32] | None = None, **settings: Any) -> Model:
-    side = Side(exposure=exposure, validation=guides.of_world(of, "disliked", seed=0))
+    side = Side(exposure=exposure, validation=disliked(of))
     clicks, method = of.clicks(0), make("ubo", **(SETTINGS | settings))
     nothing = clicks.pick(slice(0, 0))  # held out: the guide chooses the epoch
     return method.fit(clicks, nothing, seed=0, side=side, progress=Silent())
@@ -138,7 +143,7 @@ def test_a_frozen_exposure_stays_at_popularity_or_at_the_table_given():
 def test_the_halves_of_a_guide_are_disjoint_and_cover_it(small_world):
     clicks = small_world.clicks(0)
     learning = UBO(epoch_by="validation").learning()
-    given = guides.of_world(small_world, "disliked:0.3", seed=0)
+    given = disliked(small_world, 0.3)
     for guide, whole in ((None, learning.guide.from_log(clicks)), (given, given)):
         learns, checks = learning.halves(clicks, guide)
         assert abs(len(learns) - len(checks)) <= 1
@@ -152,7 +157,7 @@ def test_the_halves_of_a_guide_are_disjoint_and_cover_it(small_world):
 
 def test_the_epoch_has_the_least_loss_on_the_half_that_teaches_nothing():
     of = luck(0)
-    clicks, guide = of.clicks(0), guides.of_world(of, "disliked:0.5", seed=0)
+    clicks, guide = of.clicks(0), disliked(of, 0.5)
     method = make("ubo", **(SETTINGS | {"epochs": 80, "learning_rate": 0.03, "refit": False}))
 
     def fit_to(given: ValidationSet) -> Model:

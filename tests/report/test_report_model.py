@@ -2,12 +2,12 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 
 from command import ended
-from report_world import check_self_contained
 from unexposed.cards import number
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
@@ -18,16 +18,24 @@ from unexposed.evaluation.describe import describe, each_of_document
 from unexposed.evaluation.protocols import PROTOCOLS, protocol
 from unexposed.methods import METHODS, load, make
 from unexposed.model.recommender import Recommender
-from unexposed.report.page import LONGEST, Names
-from unexposed.report.pages import Given, model_document, write_model
+from unexposed.report import page as report
+from unexposed.report.figures import INK, draw
+from unexposed.report.portrait import LONGEST, Names, never_shown, relevance_of
 from unexposed.report.portrait import document as portrait
-from unexposed.report.portrait_tables import lead
-from unexposed.report.sampled import draw, never_shown, relevance_of
-from unexposed.report.tables import shown
-from unexposed.report.verdict_tables import head
+from unexposed.report.portrait import draw as draw_sample
+from unexposed.report.tables import lead, shown, verdict_head
 from unexposed.settings import known
 
 SMALL = {"epochs": 2, "dim": 4, "n_models": 2}
+
+
+def check_self_contained(page: str) -> None:
+    """Assert that a page has no script, no handler, and no address outside itself."""
+    assert "<script" not in page.lower()
+    assert not re.search(r"\bon\w+=", re.sub(r">[^<]*<", "><", page))
+    for address in re.findall(r'(?:href|src|xlink:href)="([^"]*)"', page):
+        assert address.startswith("#")
+    assert not re.search(r"https?:|@import|url\((?!#)", page)
 
 
 def fitted(name, world):
@@ -36,7 +44,7 @@ def fitted(name, world):
 
 
 def written(document, path):
-    write_model(document, path)
+    report.write(document, path)
     return path.read_text(encoding="utf-8")
 
 
@@ -57,12 +65,12 @@ def model(folder):
 
 @pytest.fixture(scope="module")
 def sample(model):
-    return draw(model)
+    return draw_sample(model)
 
 
 @pytest.fixture(scope="module")
 def document(folder):
-    return model_document(folder / "model", Given(judged=folder / "judged.csv"))
+    return report.document(folder / "model", judged=folder / "judged.csv")
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +103,7 @@ def test_the_sampled_lists_are_those_the_model_recommends(model, sample):
 
 @pytest.mark.parametrize("name", [n for n, by in PROTOCOLS.items() if by.candidates != "logged"])
 def test_the_judged_part_is_what_evaluate_says_under_any_protocol(folder, model, name):
-    given = Given(judged=folder / "judged.csv", protocol=name)
-    document = model_document(folder / "model", given)
+    document = report.document(folder / "model", judged=folder / "judged.csv", by=name)
     expected = describe(model, read_judged(folder / "judged.csv", model), protocol(name))
     assert document["judged"] == expected
     headline = "dcg@3" if name == "ubo-ijcai22" else next(iter(expected["metrics"]))
@@ -190,7 +197,7 @@ HEADLINES = [
 
 @pytest.mark.parametrize(("popular", "mf", "headline"), HEADLINES)
 def test_the_headline_says_whether_to_go_into_production(document, popular, mf, headline):
-    line, advice = head(beside(document, popular, mf))
+    line, advice = verdict_head(beside(document, popular, mf))
     assert line == headline
     assert advice.startswith("Do not put it into production") == ("below" in popular)
     assert ("put mf into production" in advice) == (line == "Warning: it loses to mf")
@@ -252,7 +259,7 @@ def hostile(tmp_path_factory):
     clicks = Clicks.from_pairs(users, items, user_ids=ids, item_ids=ids)
     place = tmp_path_factory.mktemp("hostile")
     make("ubo", epochs=2, dim=4).fit(clicks, seed=0).save(place / "model")
-    write_model(model_document(place / "model"), place / "page.html")
+    report.write(report.document(place / "model"), place / "page.html")
     return place / "page.html"
 
 
@@ -274,19 +281,19 @@ def test_everything_clicked_leaves_a_page_without_pairs(tmp_path):
     document = portrait(model, Names(model.user_ids, model.item_ids, {}))
     assert document["relations"]["pairs"] == 0
     json.dumps(document, allow_nan=False)
-    write_model(document, tmp_path / "page.html")
+    report.write(document, tmp_path / "page.html")
 
 
 def test_titles_take_the_place_of_ids_as_text(folder, tmp_path):
     rows = "".join(f"{item},Film <{item}>\n" for item in range(60))
     (tmp_path / "titles.csv").write_text("item_id,title\n" + rows)
-    document = model_document(folder / "model", Given(titles=tmp_path / "titles.csv"))
+    document = report.document(folder / "model", titles=tmp_path / "titles.csv")
     assert document["lifted"]["up"][0]["item"].startswith("Film <")
     page = written(document, tmp_path / "page.html")
     assert "Film &lt;" in page
     assert "Film <" not in page
     with pytest.raises(InputError, match="no title column"):
-        model_document(folder / "model", Given(titles=folder / "judged.csv"))
+        report.document(folder / "model", titles=folder / "judged.csv")
 
 
 def test_the_command_writes_the_page_and_prints_its_data(folder, tmp_path, capsys):
@@ -319,3 +326,26 @@ def test_the_command_refuses_impossible_options(folder, words, monkeypatch, tmp_
     assert ended("report", str(folder / "model"), *words.split()) == 2
     assert REFUSED[words] in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_only_a_page_needs_the_packages_and_refuses_before_any_work(
+    folder, tmp_path, monkeypatch, package, capsys
+):
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    out = tmp_path / "page.html"
+    assert ended("report", str(folder / "model"), "--out", str(out)) == 2
+    assert f"this needs {package}: pip install" in capsys.readouterr().err
+    assert not out.exists()
+    assert ended("report", str(folder / "model"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["method"] == "ubo"
+    assert ended("report", str(folder / "model")) == 2
+    assert "give --out" in capsys.readouterr().err
+
+
+def test_a_panel_takes_the_colours_of_the_page_and_escapes_its_text():
+    panel = draw("a b", "1 < 2 & $\\frac{$", lambda axes: axes.plot([0, 1]))
+    assert "currentColor" in panel.svg
+    assert INK not in panel.svg
+    assert "1 &lt; 2 &amp; $\\frac{$" in panel.svg
+    assert 'id="a-b-' in panel.svg

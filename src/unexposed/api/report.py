@@ -1,4 +1,4 @@
-"""`ux.report`: a page about a model, or about experiments."""
+"""`ux.report`: a page about a model."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -8,9 +8,9 @@ from typing import Any
 from unexposed.api.inputs import as_columns, as_judged, as_model, as_protocol
 from unexposed.cards import Card, HasCard
 from unexposed.data.log import Say
-from unexposed.errors import InputError, as_path
+from unexposed.errors import as_path
 from unexposed.evaluation.protocols import DEFAULT, Protocol
-from unexposed.report import experiments, pages
+from unexposed.report import page
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ def report(
     say: Say | None = None,
     **columns: Any,
 ) -> Page:
-    """Write a self-contained page about a model, or about a folder of experiments.
+    """Write a self-contained page about a model.
 
     `judged` and `titles` are files or frames; `judged` may also be Judgements or later Clicks.
     `columns` are the keywords of `read_judged`. Without `out` nothing is written, and the page is
@@ -48,26 +48,20 @@ def report(
     """
     words, tell = as_columns(columns), say or (lambda _: None)
     out = None if out is None else as_path(out, "the page to write")
-    folder = Path(model) if isinstance(model, str | PathLike) else None
-    kind = "model" if folder is None else pages.kind_of(folder)
     if out is not None:
-        pages.check_out(kind, out)
-    if folder is not None and kind == "experiments":
-        if columns or any(given is not None for given in (judged, protocol, titles, title)):
-            raise InputError(f"{folder} holds experiments: judged and titles are for a model")
-        document = experiments.document(folder, tell)
-        written = [] if out is None else pages.write_experiments(document, out)
-        page = None if out is None else out / pages.PAGE
-    else:
-        found = as_model(model)
-        by = None if protocol is None else as_protocol(protocol)
-        if judged is not None and not isinstance(judged, str | PathLike):
-            by = by or as_protocol(DEFAULT)
-            judged = as_judged(judged, found, words, by)
-        given = pages.Given(judged, by, titles, title, words.of_judged())
-        document = pages.model_document(found, given, say=tell)
-        written = [] if out is None else pages.write_model(document, out, given)
-        page = out
-    for line in written:
-        tell(line)
-    return Page(page, document)
+        page.check_out(out)
+    found = as_model(model)
+    by = None if protocol is None else as_protocol(protocol)
+    read = judged
+    if judged is not None and not isinstance(judged, str | PathLike):
+        by = by or as_protocol(DEFAULT)
+        read = as_judged(judged, found, words, by)
+    own = words.of_judged()
+    document = page.document(
+        found, judged=read, by=by, titles=titles, title=title, columns=own, say=tell
+    )
+    if out is not None:
+        options = {"judged": judged, "protocol": by, "titles": titles, "title": title, **own}
+        for line in page.write(document, out, options):
+            tell(line)
+    return Page(out, document)

@@ -1,4 +1,4 @@
-"""`unexposed report`: a page about experiments and their results, or about one model."""
+"""`unexposed report`: a page about a saved model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,20 +13,18 @@ from unexposed.errors import InputError
 
 @options.with_judged_columns
 def report(
-    path: Annotated[Path, typer.Argument(help="Folder of experiments, or a saved model.")],
+    path: Annotated[Path, typer.Argument(help="A saved model.")],
     columns: Columns,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the experiments' report, file for a model's.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the page, such as page.html.")] = None,
     judged: Annotated[
-        Path | None, typer.Option(help="Model: judged pairs, to show how well it does.")
+        Path | None, typer.Option(help="Judged pairs, to show how well it does.")
     ] = None,
     protocol: options.Protocol = None,
     titles: options.Titles = None,
     title: options.TitleColumn = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a self-contained page: of experiments and their results, or of one saved model."""
+    """Write a self-contained page of a saved model."""
     from unexposed.api.report import report as write
 
     if out is None and not as_json:

@@ -103,7 +103,7 @@ def _show(
     """Print the table of an experiment, or return its document."""
     from unexposed.cli import tables
     from unexposed.evaluation.protocols import TRUE_RELEVANCE
-    from unexposed.experiments.kinds.compare import document
+    from unexposed.experiments.compare import document
 
     if experiment.kind != "compare":
         if not as_json:

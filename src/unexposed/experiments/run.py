@@ -2,25 +2,32 @@
 
 import multiprocessing
 import os
+import platform
+import subprocess
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 from unexposed import settings as checks
 from unexposed.data.datasets import Folder
 from unexposed.errors import InputError, did_you_mean
 from unexposed.evaluation.compare import Labelled
-from unexposed.experiments import provenance, results
-from unexposed.experiments.data import Data, completed, open_data
-from unexposed.experiments.kinds import KINDS
-from unexposed.experiments.kinds.compare import comparisons
+from unexposed.experiments import results
+from unexposed.experiments.compare import KINDS, comparisons
+from unexposed.experiments.data import INPUTS, SEMI_SYNTHETIC_DEFAULTS, Data, open_data
 from unexposed.experiments.results import Line, Results
 from unexposed.experiments.task import Experiment, Task
 from unexposed.progress import Progress
 from unexposed.tuning.search import deaf_to_ctrl_c, follow_parent
+from unexposed.version import __version__
 
 Pair = tuple[str, int]  # arm, seed
 
@@ -104,14 +111,14 @@ def is_current(experiment: Experiment, line: Line) -> bool:
     if arm is None:
         return False
     asked = experiment.identity(arm)
-    extras = {key: line[key] for key in arm.extras() if key in line}
-    found = {key: line.get(key) for key in asked} | extras
-    found["data"] = completed(found["data"] or {})
-    if arm.method is not None and isinstance(found["settings"], dict):
-        later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
-        found["settings"] = {**later, **found["settings"]}
-        if "engine" in found["settings"]:
-            found["settings"]["engine"] = asked["settings"].get("engine")
+    found: dict[str, Any] = {key: line.get(key) for key in asked}
+    found |= {key: line[key] for key in INPUTS if line.get(key)}
+    data = found["data"] or {}
+    found["data"] = {**SEMI_SYNTHETIC_DEFAULTS, **data} if "semi_synthetic" in data else data
+    later = {name: checks.before(type(arm.method), name) for name in asked["settings"]}
+    found["settings"] = {**later, **(found["settings"] or {})}
+    if "engine" in found["settings"]:
+        found["settings"]["engine"] = asked["settings"].get("engine")
     return asked == found
 
 
@@ -153,20 +160,17 @@ Outcomes = Generator[tuple[Pair, Outcome]]
 
 
 def _in_turn(
-    experiment: Experiment, data: Data, todo: list[Pair], progress: Progress, workers: int
+    experiment: Experiment, data: Data, todo: list[Pair], progress: Progress, _: int
 ) -> Outcomes:
-    del workers
-    with progress as told:
+    with progress as bar:
         for number, pair in enumerate(todo, 1):
             label = f"{experiment.name}: {pair[0]}, seed {pair[1]} ({number} of {len(todo)})"
-            told.note(label)
-            yield pair, _outcome(experiment, data, pair, Labelled(told, label))
+            bar.note(label)
+            yield pair, _outcome(experiment, data, pair, progress=Labelled(bar, label))
 
 
-def _outcome(experiment: Experiment, data: Data, pair: Pair, progress: Progress | None) -> Outcome:
-    arm = experiment.arms[pair[0]]
-    shown = {} if progress is None else {"progress": progress}
-    task = Task(experiment, pair[0], arm.method, pair[1], data, **shown)
+def _outcome(experiment: Experiment, data: Data, pair: Pair, **shown: Progress) -> Outcome:
+    task = Task(experiment, experiment.arms[pair[0]], pair[1], data, **shown)
     try:
         return _line(task)
     except InputError as error:
@@ -179,23 +183,22 @@ def _line(task: Task) -> Line:
     body = KINDS[task.experiment.kind].body(task)
     seconds = body.pop("seconds", time.monotonic() - started)
     engine = body.pop("engine", None)
-    arm = task.experiment.arms[task.arm]
     return {
         "experiment": task.experiment.name,
-        **task.experiment.identity(arm),
-        "study": arm.study,
+        **task.experiment.identity(task.arm),
+        "study": task.arm.study,
         "seed": task.seed,
         **body,
         "seconds": seconds,
         "engine": engine,
-        "versions": provenance.versions(),
-        "machine": provenance.machine(engine),
-        "commit": provenance.commit(),
+        "versions": versions(),
+        "machine": machine(engine),
+        "commit": commit(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-_shared: tuple[Experiment, Data] | None = None  # of a worker process
+_shared: tuple[Experiment, Data] | None = None  # of a process of `_side_by_side`
 
 
 def _side_by_side(
@@ -203,21 +206,23 @@ def _side_by_side(
 ) -> Outcomes:
     """Do the runs in several processes, each of which takes whole tasks."""
     before = set(multiprocessing.active_children())
+    added = {kind.body.__module__ for kind in KINDS.values()}
+    added |= {one.title.__module__ for one in INPUTS.values()}
     pool = ProcessPoolExecutor(
         min(workers, len(todo)),
         mp_context=multiprocessing.get_context("spawn"),  # a forked process cannot use CUDA
         initializer=_start,
-        initargs=(experiment, data),
+        initargs=(sorted(added), experiment, data),
     )
     try:
-        with progress as told, _few_threads(workers):
+        with progress as bar, _few_threads(workers):
             with deaf_to_ctrl_c():
                 futures: dict[Future[Outcome], Pair] = {pool.submit(_work, p): p for p in todo}
-            told.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
+            bar.note(f"{experiment.name}: {len(todo)} runs in {workers} processes")
             for number, future in enumerate(as_completed(futures), 1):
                 arm, seed = futures[future]
                 yield (arm, seed), future.result()
-                told.note(f"{experiment.name}: {arm}, seed {seed} done ({number} of {len(todo)})")
+                bar.note(f"{experiment.name}: {arm}, seed {seed} done ({number} of {len(todo)})")
     except BrokenProcessPool as error:
         raise InputError(
             "a worker process was killed, perhaps for lack of memory; use fewer --workers"
@@ -230,16 +235,18 @@ def _side_by_side(
         pool.shutdown(cancel_futures=True)
 
 
-def _start(experiment: Experiment, data: Data) -> None:
-    """Keep in a worker process what all its tasks share."""
+def _start(modules: Iterable[str], experiment: Experiment, data: Data) -> None:
+    """Load what added kinds and inputs, and keep in the process what all its tasks share."""
     global _shared
+    for module in modules:
+        import_module(module)
     _shared = experiment, data
     follow_parent()
 
 
 def _work(pair: Pair) -> Outcome:
     assert _shared is not None
-    return _outcome(*_shared, pair, None)
+    return _outcome(*_shared, pair)
 
 
 @contextmanager
@@ -254,3 +261,52 @@ def _few_threads(workers: int) -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
+
+
+# Where a result came from
+
+
+@cache
+def versions() -> dict[str, str | None]:
+    """Versions of this package, Python, and the packages that move numbers."""
+    found: dict[str, str | None] = {"unexposed": __version__, "python": platform.python_version()}
+    for package in ("numpy", "torch", "numba"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+@cache
+def commit() -> str | None:
+    """Commit of the checkout that holds this code, with "+changes" where its sources differ."""
+    package = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(package), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel"), "src", "unexposed") != package.resolve():
+            return None  # installed into another project's checkout
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+@cache
+def machine(engine: str | None) -> str:
+    """Name of the GPU for the cuda engine, otherwise of the CPU."""
+    if engine == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,6 +1,6 @@
 """The tuning studies that the arms of an experiment name: what each searches, and making them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,23 +9,23 @@ from unexposed import settings as checks
 from unexposed.data.datasets import Folder
 from unexposed.errors import InputError, did_you_mean
 from unexposed.experiments.data import open_data
-from unexposed.experiments.task import Arm, Experiment
+from unexposed.experiments.task import Arm, Experiment, inputs_of
 from unexposed.model.recommender import Recommender
 from unexposed.ranking.held_out import criterion
 from unexposed.tuning import search, study
 
 TRIALS = 40
-_OF_ALL = {"trials": int, "splits": int, "search": dict}
-_KEYS = {**_OF_ALL, "arms": dict}
-_ARM_KEYS = {**_OF_ALL, "start": str, "keeps": str, "settings": dict}
+_KEYS = {"trials": int, "splits": int, "search": dict, "arms": dict}
+_ARM_KEYS = {"trials": int, "splits": int, "search": dict, "settings": dict}
+_ARM_KEYS |= {"start": str, "keeps": str}  # the arm whose study it builds on
 
 
 def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[str, Any]:
     """Check the [tune] table of an experiment."""
     checks.check_keys(table, _KEYS, where)
-    methods = {label: arm.method for label, arm in arms.items() if arm.method is not None}
     # a setting that no method searches would change nothing; an arm of its own may add one
-    _check_search(table, [(method, search.space(method)) for method in methods.values()], where)
+    searched = {label: search.space(arm.method) for label, arm in arms.items()}
+    _check_search(table, arms, searched, where)
     for label, own in table.get("arms", {}).items():
         if not isinstance(own, dict):
             raise InputError(f"{where}: arms.{label} must be a table, got {own!r}")
@@ -35,20 +35,22 @@ def checked(table: dict[str, Any], arms: Mapping[str, Arm], where: str) -> dict[
                 raise InputError(f"{where}: no arm {name!r}; {did_you_mean(name, arms)}")
             if arms[name].study is None:
                 raise InputError(f"{where}: the arm {name!r} names no study")
-        method = methods[label]
-        of_arm = [(method, checks.known(type(method)))]
-        _check_search(own, of_arm, f"{where}, arms.{label}")
+        known = {label: checks.known(type(arms[label].method))}
+        _check_search(own, arms, known, f"{where}, arms.{label}")
     return table
 
 
 def _check_search(
-    table: dict[str, Any], methods: Sequence[tuple[Recommender, Mapping[str, Any]]], where: str
+    table: dict[str, Any],
+    arms: Mapping[str, Arm],
+    settings: Mapping[str, Mapping[str, Any]],
+    where: str,
 ) -> None:
-    """Check the choices of [tune.search], given methods with the settings that may have some."""
+    """Check the choices of a search, given the settings of each arm that may have some."""
     for name, choices in table.get("search", {}).items():
-        having = [method for method, settings in methods if name in settings]
+        having = [arms[label].method for label, own in settings.items() if name in own]
         if not having:
-            near = did_you_mean(name, {n for _, settings in methods for n in settings})
+            near = did_you_mean(name, {name for own in settings.values() for name in own})
             raise InputError(f"{where}: search: no arm searches {name!r}; {near}")
         if not isinstance(choices, list) or not choices:
             raise InputError(f"{where}: search.{name} must be a list of choices, got {choices!r}")
@@ -65,7 +67,7 @@ class Plan:
 
     path: Path
     experiment: Experiment
-    arm: str
+    arm: Arm
     method: Recommender
     held: tuple[str, ...]  # settings that are not searched
     start: Path | None  # a study whose best settings are tried early
@@ -73,22 +75,6 @@ class Plan:
     trials: int
     splits: int
     search: dict[str, list[Any]]  # choices in place of the method's own space of a setting
-
-    @property
-    def exposure(self) -> str | None:
-        return self.experiment.arms[self.arm].exposure
-
-    @property
-    def guide(self) -> str | None:
-        return self.experiment.arms[self.arm].guide
-
-    @property
-    def traffic(self) -> float | None:
-        return self.experiment.arms[self.arm].traffic
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return self.experiment.arms[self.arm].features
 
     def kept(self) -> dict[str, Any]:
         """The best settings of the study that it keeps, as far as its method has and frees them."""
@@ -105,51 +91,49 @@ def plans(
     trials: int | None = None,
     splits: int | None = None,
 ) -> list[Plan]:
-    """The studies of an experiment read without them; of arms that share one, the first says how.
+    """The studies of an experiment read without them; the first of the arms that share one counts.
 
     The settings that the file states for an arm, and those that [tune] gives it, are held.
     """
     made: dict[Path, Plan] = {}
-    for label, arm in experiment.arms.items():
-        if arm.study is None or arm.method is None or ".." in Path(arm.study).parts:
-            continue  # a study elsewhere is made by the experiment that it belongs to
-        path = folder / arm.study
-        if path not in made:
-            made[path] = _plan(experiment, label, path, folder)
-    chosen = [plan for plan in made.values() if only is None or plan.arm in only]
+    for arm in experiment.arms.values():
+        # a study elsewhere is made by the experiment that it belongs to
+        if arm.study is not None and ".." not in Path(arm.study).parts:
+            made.setdefault(folder / arm.study, _plan(experiment, arm, folder))
+    chosen = [plan for plan in made.values() if only is None or plan.arm.label in only]
     for label in only or []:
-        if label not in (plan.arm for plan in chosen):
-            near = did_you_mean(label, [plan.arm for plan in made.values()])
+        if label not in (plan.arm.label for plan in chosen):
+            near = did_you_mean(label, [plan.arm.label for plan in made.values()])
             raise InputError(f"{experiment.name} makes no study of {label!r}; {near}")
     return [replace(p, trials=trials or p.trials, splits=splits or p.splits) for p in chosen]
 
 
-def _plan(experiment: Experiment, label: str, path: Path, folder: Path) -> Plan:
-    arm = experiment.arms[label]
-    assert arm.method is not None
-    own = experiment.tune.get("arms", {}).get(label, {})
+def _plan(experiment: Experiment, arm: Arm, folder: Path) -> Plan:
+    table = experiment.tune
+    own = table.get("arms", {}).get(arm.label, {})
     given = own.get("settings", {})
     checks.check_names(arm.method.name, type(arm.method), list(given))
     known = checks.known(type(arm.method))
     # the second training would not be judged, and arms that differ in it share a study
     fixed = {"refit": False} if "refit" in known else {}
-    searched, of_all = search.space(arm.method), experiment.tune.get("search", {})
-    unused = [n for n in known if arm.exposure is not None and n.startswith("popularity_")]
+    unused = [n for n in known if "exposure" in arm.inputs and n.startswith("popularity_")]
+    searched = search.space(arm.method)
     start, keeps = (
         folder / str(experiment.arms[own[key]].study) if key in own else None
         for key in ("start", "keeps")
     )
     return Plan(
-        path,
+        folder / str(arm.study),
         experiment,
-        label,
+        arm,
         replace(arm.method, **{**given, **fixed}),
         held=tuple(dict.fromkeys([*arm.stated, *given, *unused])),
         start=start,
         keeps=keeps,
-        trials=own.get("trials", experiment.tune.get("trials", TRIALS)),
-        splits=own.get("splits", experiment.tune.get("splits", 1)),
-        search={k: v for k, v in of_all.items() if k in searched} | own.get("search", {}),
+        trials=own.get("trials", table.get("trials", TRIALS)),
+        splits=own.get("splits", table.get("splits", 1)),
+        search={k: v for k, v in table.get("search", {}).items() if k in searched}
+        | own.get("search", {}),
     )
 
 
@@ -180,9 +164,8 @@ def make(
     data_dir: Folder | None = None,
 ) -> dict[str, Any]:
     """Make one study on the training clicks of its experiment, which judgements do not reach."""
-    by = plan.experiment.protocol
-    kept = plan.kept()
-    data = open_data(plan.experiment.data, by, data_dir)
+    asked, kept = plan.experiment, plan.kept()
+    data = open_data(asked.data, asked.protocol, data_dir)
     return search.tune(
         data.clicks,
         replace(plan.method, **kept),
@@ -192,19 +175,12 @@ def make(
         fixed=(*plan.held, *kept),
         reported=tuple(kept),
         splits=plan.splits,
-        held_out=by.held_out,
+        held_out=asked.protocol.held_out,
         workers=workers,
         seed=seed,
         start=None if plan.start is None else study.best_settings(plan.start),
         choices=plan.search,
-        side=data.side(
-            plan.exposure,
-            plan.guide,
-            plan.traffic,
-            plan.features,
-            impressions=plan.experiment.arms[plan.arm].impressions,
-            by_shown=criterion(plan.experiment.criterion).among == "shown",
-        ),
-        by=plan.experiment.criterion,
+        side=inputs_of(plan.arm, data, 0, by_shown=criterion(asked.criterion).among == "shown"),
+        by=asked.criterion,
         say=say,
     )

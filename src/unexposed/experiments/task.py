@@ -1,12 +1,12 @@
 """The parts of an experiment: its arms, and the task of running one of them with a seed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from unexposed import settings as checks
 from unexposed.evaluation.protocols import Protocol
-from unexposed.experiments import guides
-from unexposed.experiments.data import Data
+from unexposed.experiments.data import INPUTS, Data
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Silent
 from unexposed.ranking.held_out import DEFAULT
@@ -15,38 +15,21 @@ from unexposed.training.side import Side
 
 @dataclass(frozen=True)
 class Arm:
-    """One row of a table or line of a figure: a method, or options that the kind interprets."""
+    """One row of a table or line of a figure: a method, and what it is given."""
 
     label: str
-    method: Recommender | None = None
+    method: Recommender
     study: str | None = None  # tuning study of its settings
-    exposure: str | None = None  # the part of a world's true exposure that it is given
-    guide: str | None = None  # the validation set that it is given, of `guides.py`
-    traffic: float | None = None  # the share of random traffic that it is given, of `data.py`
-    impressions: bool = False  # whether it is given what the world showed
-    features: tuple[str, ...] = ()  # of the data set, given to it: parts of `Side`
+    inputs: dict[str, Any] = field(default_factory=dict)  # beside the clicks, by names of INPUTS
     stated: tuple[str, ...] = ()  # settings that the file gives it, which no study here chooses
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def extras(self) -> dict[str, Any]:
-        """Its inputs beside clicks and exposure, as a result line states them where it has any."""
-        return {
-            "guide": self.guide,
-            "features": list(self.features),
-            "traffic": self.traffic,
-            "impressions": self.impressions,
-        }
 
     @property
     def given(self) -> str:
         """What it is given that clicks do not tell; such an arm competes with no other."""
-        if self.exposure is not None:
+        titles = [INPUTS[name].title(value) for name, value in self.inputs.items()]
+        if "oracle" in titles:
             return "oracle"
-        told = [] if self.guide is None else [guides.SAID[guides.parse(self.guide)[0]]]
-        told += ["impressions"] if self.impressions else []
-        told += [] if self.traffic is None else ["random traffic"]
-        told += [name.replace("_", " ") for name in self.features]
-        return f"given {' and '.join(told)}" if told else ""
+        return f"given {' and '.join(titles)}" if titles else ""
 
 
 @dataclass(frozen=True)
@@ -60,9 +43,7 @@ class Experiment:
     also: tuple[Protocol, ...]  # evaluated on the same models
     seeds: int
     data: dict[str, Any]
-    options: dict[str, Any]
     arms: dict[str, Arm]
-    miniature: dict[str, Any]  # options that replace others in the miniature
     criterion: str = DEFAULT  # on held-out clicks, for studies of methods without epochs
     tune: dict[str, Any] = field(default_factory=dict)  # how its studies are made
 
@@ -73,11 +54,9 @@ class Experiment:
             **({"step": step} if step > 1 else {}),
             "kind": self.kind,
             "arm": arm.label,
-            "method": arm.method.name if arm.method else None,
-            "settings": checks.values(arm.method) if arm.method else {},
-            "exposure": arm.exposure,
-            **{name: value for name, value in arm.extras().items() if value},
-            "options": {**self.options, **arm.options},
+            "method": arm.method.name,
+            "settings": checks.values(arm.method),
+            **arm.inputs,
             "data": self.data,
             "protocol": self.protocol.name,
             "also": [by.name for by in self.also],
@@ -86,30 +65,33 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run: an arm with a seed, from which a kind makes the body of one result line."""
+    """One run: an arm with a seed, from which a kind makes the body of a result."""
 
     experiment: Experiment
-    arm: str
-    method: Recommender | None
+    arm: Arm
     seed: int
     data: Data
     progress: Progress = field(default_factory=Silent)
 
     @property
     def side(self) -> Side:
-        """Inputs of the method beside the clicks: an oracle's true exposure, a guide, traffic."""
-        arm = self.experiment.arms[self.arm]
-        return self.data.side(
-            arm.exposure,
-            arm.guide,
-            arm.traffic,
-            arm.features,
-            impressions=arm.impressions,
-            by_shown=arm.method is not None and "passed_over" in arm.method.accepts,
-            seed=self.seed,
-        )
+        """Inputs of the method beside the clicks."""
+        return inputs_of(self.arm, self.data, self.seed)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the experiment; the arm's own win."""
-        return {**self.experiment.options, **self.experiment.arms[self.arm].options}
+
+def inputs_of(arm: Arm, data: Data, seed: int, *, by_shown: bool = False) -> Side:
+    """What an arm is given: its inputs, and what was passed over for a criterion that asks."""
+    parts: dict[str, Any] = {}
+    for name, value in arm.inputs.items():
+        parts |= INPUTS[name].make(data, value, seed)
+    if by_shown or "passed_over" in arm.method.accepts:
+        parts["passed_over"] = data.passed_over
+    return Side(**parts)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How to make the body of a result from a task."""
+
+    body: Callable[[Task], dict[str, Any]]
+    by_seed: bool = False  # run all arms of a seed before the next seed

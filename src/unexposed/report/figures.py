@@ -1,174 +1,245 @@
-"""The figures of the experiments' report, from the plain data of its summary."""
+"""The figures of a model's page: panels drawn with matplotlib as inline SVG."""
 
-import textwrap
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from unexposed.late import optional
+from unexposed.training.loop import peak
 
-from unexposed.report.drawing import Figure, draw, line_style
-from unexposed.report.look import INK, Look, Looks
-from unexposed.report.summary import FEWEST_CLICKS
-from unexposed.report.tables import shown
+INK = "#010203"  # replaced by the text colour of the page
+GRID = "#040506"  # replaced by the colour of faint lines
 
-Panels = list[dict[str, Any]]
-Arms = list[dict[str, Any]]
+# of Okabe and Ito, darkened: they stay apart for colour-blind readers, on light and dark pages
+BLUE, ORANGE, VERMILLION = "#1274bb", "#e09a00", "#c84a00"
+MARKERS = {  # of matplotlib → the same as SVG, for legends
+    "o": '<circle cx="17" cy="7" r="3.6"/>',
+    "s": '<path d="M13.6 3.6h6.8v6.8h-6.8z"/>',
+    "^": '<path d="M17 2.8l4 7.4h-8z"/>',
+}
 
 
-def ablation(panels: Panels, looks: Looks, *, metric: str, base: str) -> Figure:
-    """The paired difference of each strategy from the usual one."""
-    label = f"{shown(metric)} − {base}'s"
-    drawn = [
-        draw(
-            f"ablation-{panel['experiment']}",
-            f"{panel['title']}: difference from {base}",
-            _differences,
-            *(panel["arms"], looks, label),
-        )
-        for panel in panels
-    ]
-    caption = (
-        f"Each user's value less {base}'s on the same user, with the 95 % interval of the mean: "
-        "an interval without zero is a difference."
+@dataclass(frozen=True)
+class Look:
+    """Title, colour, marker and line of a curve, which tell it apart in print without colour."""
+
+    title: str
+    colour: str
+    marker: str  # of matplotlib
+    dashes: tuple[float, ...]  # on and off, in points; empty: a solid line
+
+
+def swatch(look: Look) -> str:
+    """A short piece of the line with its marker, for a legend."""
+    dashes = " ".join(f"{length * 1.8:g}" for length in look.dashes)
+    array = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return (
+        '<svg width="34" height="14" viewBox="0 0 34 14" aria-hidden="true">'
+        f'<g stroke="{look.colour}" fill="{look.colour}">'
+        f'<path d="M1 7H33" stroke-width="2"{array}/>{MARKERS[look.marker]}</g></svg>'
     )
-    return Figure("ablation", "How the exposure is learned (RQ2)", caption, drawn, columns=2)
 
 
-def _differences(axes: Any, arms: Arms, looks: Looks, label: str) -> None:
-    others = [arm for arm in arms if arm["changed"]]
-    for at, arm in enumerate(others):
-        look = looks[arm["arm"]]
-        axes.plot(arm["difference_ci95"], [at, at], color=look.colour, linewidth=2.4)
-        axes.plot(arm["difference"], at, look.marker, color=look.colour, markersize=7)
-    axes.axvline(0, color=INK, linewidth=1)
-    names = [textwrap.fill(looks[arm["arm"]].title, 16) for arm in others]
-    axes.set_yticks(range(len(others)), names)
-    axes.set_ylim(len(others) - 0.5, -0.5)  # the first on top
+WIDTH, HEIGHT = 4.4, 3.1  # inches: a phone shows a panel at its full size
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text, to be read aloud, searched and copied
+    "text.parse_math": False,  # a dollar sign stays a dollar sign
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.labelsize": 10,
+    "axes.titlesize": 11,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing: the text for a screen reader, and the SVG."""
+
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side under one caption and one legend."""
+
+    name: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    legend: list[Look] = field(default_factory=list)
+    columns: int = 3  # at most, where there is room
+
+
+def need(*packages: str) -> None:
+    """Refuse a missing package with the command that installs it."""
+    for package in packages:
+        optional(package, extra="report")
+
+
+def draw(
+    name: str,
+    title: str,
+    paint: Callable[..., object],
+    *data: Any,
+    height: float = HEIGHT,
+) -> Panel:
+    """A panel of one set of axes, painted by the function from the data."""
+    need("matplotlib")
+    name = re.sub(r"[^\w-]", "-", name)
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    # the same results give the same bytes: ids are salted with the name, and no date is written
+    style: Any = {**_STYLE, "svg.hashsalt": name}
+    with matplotlib.rc_context(style):
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
+        axes = canvas.subplots()
+        axes.set_title(title, loc="left")
+        paint(axes, *data)
+        out = io.StringIO()
+        canvas.savefig(out, format="svg", metadata={"Date": None})
+    return Panel(title, inline(out.getvalue(), name=name))
+
+
+def inline(svg: str, *, name: str) -> str:
+    """Part of a page from an SVG file: no prolog, no links, unique ids, the page's colours."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', svg)
+    svg = svg.replace("url(#", f"url(#{name}-")
+    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--line)")
+    svg = re.sub(r"\n\s*\n", "\n", svg)
+    return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+
+
+def line_style(look: Look) -> dict[str, Any]:
+    """Line and markers as keywords for matplotlib."""
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "linestyle": (0, look.dashes) if look.dashes else "-",
+    }
+
+
+# thirds of the users by their clicks
+ACTIVITY = (
+    Look("users with few clicks", BLUE, "s", (1, 2)),
+    Look("users with some clicks", ORANGE, "^", (4, 2)),
+    Look("users with many clicks", VERMILLION, "o", ()),
+)
+
+
+def long_tail(log: dict[str, Any]) -> Figure:
+    """Clicks of items and of users, by rank."""
+    panels = [
+        draw("tail-items", "Clicks of an item", _curve, log["item_curve"], "item, by clicks"),
+        draw("tail-users", "Clicks of a user", _curve, log["user_curve"], "user, by clicks"),
+    ]
+    caption = "From the most clicked item and the most active user on. Both axes are logarithmic."
+    return Figure("tail", "The long tail", caption, panels, columns=2)
+
+
+def _curve(axes: Any, curve: dict[str, list[int]], label: str) -> None:
+    kept = [at for at, clicks in enumerate(curve["clicks"]) if clicks > 0]
+    axes.plot([curve["rank"][at] for at in kept], [curve["clicks"][at] for at in kept], color=BLUE)
+    _logarithmic(axes)
     axes.set_xlabel(label)
-    axes.locator_params(axis="x", nbins=4)
-    axes.grid(visible=False, axis="y")
+    axes.set_ylabel("clicks")
 
 
-def powers(panels: Panels, looks: Looks, *, metric: str) -> Figure:
-    """Every method that learns as exposure becomes rarer; the others would squeeze the axis."""
-    left_out = _titles([arm for p in panels for arm in p["arms"] if not arm["learns"]], looks)
-    panels = [{**p, "arms": [arm for arm in p["arms"] if arm["learns"]]} for p in panels]
-    drawn = [
-        draw(
-            f"powers-{panel['name']}",
-            f"{panel['title']}: {shown(metric)}",
-            _power_lines,
-            *(panel["arms"], looks, metric),
-            height=4.0,
-        )
-        for panel in panels
-    ]
-    caption = (
-        "Mean over users and seeds; the bar is the standard deviation over seeds. "
-        "A higher power makes exposure rarer: m = σ(score)^power."
-    )
-    if left_out:
-        caption += f" Only in the table: {', '.join(left_out)}."
-    title = "Worlds with known exposure (RQ3)"
-    return Figure("powers", title, caption, drawn, _legend(panels, looks))
-
-
-def _power_lines(axes: Any, arms: Arms, looks: Looks, metric: str) -> None:
-    for arm in arms:
-        style = line_style(looks[arm["arm"]])
-        axes.errorbar(arm["powers"], arm["mean"], arm["sd"], **style, elinewidth=1, capsize=2)
-    axes.set_xlabel("power of the exposure")
-    axes.set_ylabel(shown(metric))
-    every = sorted({power for arm in arms for power in arm["powers"]})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(every, [f"{power:g}" for power in every])
-    axes.set_xticks([], minor=True)
-
-
-def trends(panels: Panels, looks: Looks, *, over: str) -> Figure:
-    """Correlation of learned and true exposure during training."""
-    drawn = [
-        draw(f"trend-{over}-{panel['experiment']}-{at}", panel["title"], _trend, panel, looks, over)
-        for at, panel in enumerate(panels)
-    ]
-    span = "each of the first 100 iterations" if over == "iterations" else "each epoch"
-    caption = (
-        "Pearson's correlation (PCC) of learned and true exposure over all items, averaged over "
-        f"users, after {span}. A line is the mean over seeds, its band the standard deviation. "
-        "The thin dotted line is the highest that one exposure for all users can reach. "
-        "An iteration is a batch, or a round of EM."
-    )
-    title = {"iterations": "at the start", "epochs": "over the training"}[over]
-    return Figure(
-        f"trends-{over}",
-        f"The learned exposure beside the true one, {title}",
-        caption,
-        drawn,
-        _legend(panels, looks),
-        columns=2 if len(drawn) % 3 else 3,
-    )
-
-
-def _trend(axes: Any, panel: dict[str, Any], looks: Looks, over: str) -> None:
-    if panel["ceiling"] is not None:
-        axes.axhline(panel["ceiling"], color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    for arm in panel["arms"]:
-        x, mean, sd = (np.array(arm[over][part]) for part in ("at", "mean", "sd"))
-        look = looks[arm["arm"]]
-        axes.plot(x, mean, **line_style(look), markevery=max(1, len(x) // 6))
-        axes.fill_between(x, mean - sd, mean + sd, color=look.colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel({"iterations": "iteration", "epochs": "epoch"}[over])
-    axes.set_ylabel("PCC with the true exposure")
-    axes.set_ylim(top=min(1.02, axes.get_ylim()[1] + 0.05))
-
-
-def variance(panel: dict[str, Any], looks: Looks) -> Figure:
-    """The variance of the gradient against the exposure: measured, and by the formula."""
-    rows = [row for arm in panel["arms"] for row in arm["rows"]]
-    values = [row[key] for row in rows for key in ("empirical", "formula") if row[key] > 0]
-    limits = (min(values) / 2, max(values) * 2) if values else (0.1, 1.0)
-    name = f"variance-{panel['experiment']}"
-    drawn = [
-        draw(f"{name}-{at}", look.title, _variance_points, arm["rows"], look, limits)
-        for at, arm in enumerate(panel["arms"])
-        for look in [looks[arm["arm"]]]
-    ]
-    caption = (
-        "Clicks drawn many times over at a fixed model. Points: the measured variance of ∂L/∂p in "
-        "a range of exposure, with two standard errors; line: the formula. Hollow, or missing, is "
-        f"a range with fewer than {FEWEST_CLICKS} clicks, too few to see its variance. Both axes "
-        "are logarithmic; both panels share the vertical axis."
-    )
-    title = f"Variance of the gradient, {panel['title']}"
-    return Figure(name, title, caption, drawn, columns=2)
-
-
-def _variance_points(axes: Any, rows: Arms, look: Look, limits: tuple[float, float]) -> None:
-    def column(key: str, of: Arms) -> list[float]:
-        return [row[key] for row in of]
-
-    seen = [row for row in rows if row["clicks"] >= FEWEST_CLICKS]
-    rare = [row for row in rows if row["clicks"] < FEWEST_CLICKS and row["empirical"] > 0]
-    points = {"color": look.colour, "marker": look.marker, "linestyle": "none"}
-    formula = column("exposure", rows), column("formula", rows)
-    axes.plot(*formula, color=INK, label="formula", linewidth=1.4)
-    measured = column("exposure", seen), column("empirical", seen)
-    errors = 2 * np.array(column("error", seen))
-    axes.errorbar(*measured, errors, **points, label="measured", elinewidth=1)
-    axes.plot(column("exposure", rare), column("empirical", rare), **points, fillstyle="none")
-    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+def _logarithmic(axes: Any, *, both: bool = True) -> None:
+    scales = [(axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)]
+    for axis, scale in scales if both else scales[:1]:
         scale("log")
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         axis.set_minor_formatter(lambda *_: "")
-    axes.set_ylim(*limits)
-    axes.set_xlabel("exposure m")
-    axes.set_ylabel("variance of ∂L/∂p")
-    axes.legend(frameon=False)
 
 
-def _legend(panels: Panels, looks: Looks) -> list[Look]:
-    """The look of every arm that appears, once."""
-    return [looks[arm] for arm in dict.fromkeys(arm["arm"] for p in panels for arm in p["arms"])]
+def training(facts: dict[str, Any]) -> Figure | None:
+    """Loss and held-out quality of every epoch, with the best epoch marked."""
+    if not facts.get("losses"):
+        return None
+    best = facts["best_epoch"]
+    panels = [
+        draw(f"training-{name}", title, _epochs, facts[key], best, label)
+        for name, key, title, label in (
+            ("loss", "losses", "Loss", "mean loss of an epoch"),
+            ("held-out", "held_out", "Quality on held-out clicks", "SNIPS estimate of DCG"),
+        )
+        if facts.get(key)
+    ]
+    caption = f"The dashed line marks epoch {best}, the best one."
+    if highest := peak(facts):
+        caption += (
+            " The mean held-out quality over several epochs up to it chooses, because a single "
+            f"epoch is noisy: by itself epoch {highest} was highest."
+        )
+    return Figure("training", "The training", caption, panels, columns=2)
 
 
-def _titles(arms: Arms, looks: Looks) -> list[str]:
-    return list(dict.fromkeys(looks[arm["arm"]].title for arm in arms))
+def _epochs(axes: Any, values: list[float], best: int, label: str) -> None:
+    axes.plot(range(1, len(values) + 1), values, color=BLUE)
+    axes.axvline(best, color=VERMILLION, linewidth=1.4, linestyle=(0, (4, 2)))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(label)
+
+
+def relations(data: dict[str, Any]) -> Figure | None:
+    """Exposure and relevance by clicks of the item and activity of the user."""
+    panels = []
+    for what, title in (
+        ("exposure", "Exposure under this model"),
+        ("relevance", "Relevance under this model"),
+    ):
+        if what == "exposure" and data["exposure_is_assumed"]:
+            continue  # it follows popularity by assumption: drawn, it would look like a finding
+        groups = [
+            (look, [row for row in group["rows"] if row[what] is not None and row["clicks"] > 0])
+            for look, group in zip(ACTIVITY, data["by_popularity"], strict=False)
+        ]
+        if any(rows for _, rows in groups):
+            panels.append(draw(f"relation-{what}", title, _lines, groups, what))
+    if not panels:
+        return None
+    title = "What it assigns to popular and rare items"
+    caption = (
+        "Exposure is how likely an item was shown, relevance how likely a click is, once shown: "
+        f"means over {data['pairs']:,} sampled pairs without a click. They describe the model; "
+        "clicks alone cannot say how often an item was shown."
+    )
+    return Figure("relations", title, caption, panels, list(ACTIVITY), columns=2)
+
+
+def _lines(axes: Any, groups: list[tuple[Look, list[dict[str, Any]]]], what: str) -> None:
+    for look, rows in groups:
+        x, y = [row["clicks"] for row in rows], [row[what] for row in rows]
+        axes.plot(x, y, **line_style(look))
+    _logarithmic(axes, both=False)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("clicks of the item")
+    axes.set_ylabel({"exposure": "exposure m", "relevance": "relevance p"}[what])

@@ -1,5 +1,7 @@
 """Measure the gradient noise of both losses by redrawing the clicks of a known world.
 
+    python experiments/lib/variance.py          # seven minutes
+
 At a fixed model only the clicks make a gradient random. For each loss, with the true exposure
 (m̄ = m), we measure
 
@@ -14,18 +16,22 @@ draws. At small m rare clicks carry nearly all of the variance, and few draws se
 and its error are then underestimated, as the number of clicks shows.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.worlds.simulate import World
-from unexposed.errors import InputError, did_you_mean
-from unexposed.experiments.task import Task
-from unexposed.late import Tensor, torch
+from unexposed.evaluation.protocols import PAPER, protocol
+from unexposed.experiments.data import checked, open_data
+from unexposed.experiments.results import Results
+from unexposed.experiments.run import commit, machine, versions
 from unexposed.maths import losses
 from unexposed.methods.umf import UMF
 from unexposed.progress import Silent
@@ -33,13 +39,15 @@ from unexposed.ranking.blocks import parts
 from unexposed.training.side import Side
 
 Array = NDArray[np.float64]
-Formula = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-VARIANCES: dict[str, Formula] = {  # variance of ∂L/∂p from γ, m and p
+VARIANCES: dict[str, Callable[..., torch.Tensor]] = {  # variance of ∂L/∂p from γ, m and p
     "inverse_propensity": losses.inverse_propensity_variance,
     "low_variance": losses.low_variance_variance,
 }
-OPTIONS = {"draws": int, "epochs": int, "edges": list}
+WORLD = {"semi_synthetic": "ml_100k", "generator": "converged", "power": 0.5}
+SEEDS = 5
+DRAWS = 400
+EPOCHS = 20  # of UMF, whose model is then held fixed
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 ROUNDS = 20  # independent measurements, whose spread gives the standard error
 _ENTRIES_AT_ONCE = 1 << 19
@@ -52,19 +60,21 @@ class Factors(NamedTuple):
     items: Array  # (n_items, dim)
 
 
-def body(task: Task) -> dict[str, Any]:
-    """Measure the loss that the arm names on the clicks that the seed draws."""
-    world = task.data.known_world(task.experiment.kind)
-    given = task.options
-    model = fixed_model(task.data.clicks, seed=task.seed, epochs=given.get("epochs", 20))
-    return measure(
-        world,
-        model,
-        loss=task.arm,
-        draws=given.get("draws", 400),
-        seed=task.seed,
-        edges=given.get("edges", EDGES),
-    )
+def main() -> None:
+    """Measure both losses on the clicks that each seed draws, and store the results."""
+    data = open_data(table := checked(WORLD, "the world"), protocol(PAPER))
+    world = data.known_world("the variance")
+    lines = []
+    for loss in VARIANCES:
+        for seed in range(SEEDS):
+            started = time.monotonic()
+            model = fixed_model(data.clicks, seed=seed, epochs=EPOCHS)
+            found = measure(world, model, loss=loss, draws=DRAWS, seed=seed)
+            origin = {"versions": versions(), "machine": machine(None), "commit": commit()}
+            seconds = time.monotonic() - started
+            line = {"arm": loss, "seed": seed, "data": table, **found, "seconds": seconds}
+            lines.append(line | origin)
+    Results(Path(__file__).parents[1] / "variance" / "results", "variance").write(lines, {})
 
 
 def measure(
@@ -77,37 +87,39 @@ def measure(
     edges: Sequence[float] = EDGES,
 ) -> dict[str, Any]:
     """Variance of one loss's gradient on p by range of m, and in total on ω."""
-    if loss not in VARIANCES:
-        raise InputError(f"no closed variance of a loss {loss!r}; {did_you_mean(loss, VARIANCES)}")
-    if draws < 4:
-        raise InputError(f"draws must be at least 4, two rounds of two, got {draws}")
-    if list(edges) != sorted(set(edges)) or edges[0] > 0 or edges[-1] < 1:
-        raise InputError(f"edges must rise from 0 to 1, got {list(edges)}")
     rounds = min(ROUNDS, draws // 2)
-    each = draws // rounds
     found = [
-        _round(world, model, loss, draws=each, rng=np.random.default_rng([seed, r]), edges=edges)
+        _round(world, model, loss, draws // rounds, np.random.default_rng([seed, r]), edges)
         for r in range(rounds)
     ]
-    expected = _expected(world, model, loss, edges=edges)
-    pairs = np.maximum(expected.pairs, 1)
+    ranges = len(edges) - 1
+    n_pairs, exposure, on_p, total = (np.zeros(ranges) for _ in range(4))
+    on_users, on_items = (np.zeros_like(table) for table in model)
+    for block in _blocks(world, model, loss, edges, 0):
+        n_pairs += block.by_range(np.ones_like(block.exposure), ranges)
+        exposure += block.by_range(block.exposure, ranges)
+        on_p += block.by_range(block.formula, ranges)
+        total += block.by_range(block.formula * block.slope**2 * block.weight, ranges)
+        gradient = block.without + block.chance * block.jump
+        on_users[block.users] = gradient @ model.items
+        on_items += gradient.T @ model.users[block.users]
     rows = [
         {
             "low": float(edges[b]),
             "high": float(edges[b + 1]),
-            "pairs": int(expected.pairs[b]),
-            "exposure": float(expected.exposure[b] / pairs[b]),
-            "clicks": int(sum(r.clicks[b] for r in found)),
-            "on_p": _beside([r.on_p[b] / pairs[b] for r in found], expected.on_p[b] / pairs[b]),
+            "pairs": int(n_pairs[b]),
+            "exposure": float(exposure[b] / n_pairs[b]),
+            "clicks": int(sum(clicks[b] for clicks, _, _ in found)),
+            "on_p": _beside([own[b] / n_pairs[b] for _, own, _ in found], on_p[b] / n_pairs[b]),
         }
-        for b in range(len(edges) - 1)
-        if expected.pairs[b]
+        for b in range(ranges)
+        if n_pairs[b]
     ]
     return {
         "rows": rows,
-        "on_omega": _beside([r.total for r in found], expected.total),
-        "signal": sum(float((part**2).sum()) for part in expected.mean),  # |E ∂L/∂ω|²
-        "draws": rounds * each,
+        "on_omega": _beside([total for _, _, total in found], float(total.sum())),
+        "signal": float((on_users**2).sum() + (on_items**2).sum()),  # |E ∂L/∂ω|²
+        "draws": rounds * (draws // rounds),
     }
 
 
@@ -144,24 +156,6 @@ def ratios(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         )
         found.append({"seed": seed, **ratio, "formula_over_signal": over_signal})
     return found
-
-
-class _Expected(NamedTuple):
-    """Sums over the pairs of each range of m; mean and variance of the gradient on ω."""
-
-    pairs: NDArray[np.int64]
-    exposure: Array
-    on_p: Array
-    mean: list[Array]  # on users and on items
-    total: float
-
-
-class _Round(NamedTuple):
-    """Results of one round of draws: sums by range of m, and the gradient on ω."""
-
-    clicks: Array
-    on_p: Array
-    total: float
 
 
 class _Block(NamedTuple):
@@ -210,33 +204,15 @@ def _blocks(
         )
 
 
-def _expected(world: World, model: Factors, loss: str, *, edges: Sequence[float]) -> _Expected:
-    """Compute the closed formulas."""
-    ranges = len(edges) - 1
-    pairs = np.zeros(ranges, dtype=np.int64)
-    exposure, on_p, total = (np.zeros(ranges) for _ in range(3))
-    mean = [np.zeros_like(table) for table in model]
-    for block in _blocks(world, model, loss, edges, 0):
-        pairs += np.bincount(block.range.ravel(), minlength=ranges)
-        exposure += block.by_range(block.exposure, ranges)
-        on_p += block.by_range(block.formula, ranges)
-        total += block.by_range(block.formula * block.slope**2 * block.weight, ranges)
-        gradient = block.without + block.chance * block.jump
-        mean[0][block.users] = gradient @ model.items
-        mean[1] += gradient.T @ model.users[block.users]
-    return _Expected(pairs, exposure, on_p, mean, float(total.sum()))
-
-
 def _round(
     world: World,
     model: Factors,
     loss: str,
-    *,
     draws: int,
     rng: np.random.Generator,
     edges: Sequence[float],
-) -> _Round:
-    """Compute the sample variances over some draws of all clicks."""
+) -> tuple[Array, Array, float]:
+    """Clicks, and sample variances over some draws of all clicks: on p by range of m, and on ω."""
     ranges = len(edges) - 1
     clicks, on_p = np.zeros(ranges), np.zeros(ranges)
     on_items = np.zeros((draws, *model.items.shape))
@@ -257,8 +233,7 @@ def _round(
         clicks += block.by_range(count, ranges)
         on_p += block.by_range(spread / block.slope**2, ranges)
         total += float(on_users.var(axis=0, ddof=1).sum())
-    total += float(on_items.var(axis=0, ddof=1).sum())
-    return _Round(clicks, on_p, total)
+    return clicks, on_p, total + float(on_items.var(axis=0, ddof=1).sum())
 
 
 def _beside(found: list[float], formula: float) -> dict[str, float]:
@@ -269,3 +244,7 @@ def _beside(found: list[float], formula: float) -> dict[str, float]:
         "standard_error": float(error),
         "formula": float(formula),
     }
+
+
+if __name__ == "__main__":
+    main()

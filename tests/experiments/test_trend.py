@@ -1,4 +1,4 @@
-"""Watching the correlation of learned and true exposure does not disturb the training."""
+"""Watching the correlation of learned and true exposure, and the clock, disturbs no training."""
 
 import math
 from dataclasses import replace
@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import timing
+from trend import ceiling, trend
 from unexposed.data.split import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
-from unexposed.experiments.kinds.exposure_trend import ceiling, trend
 from unexposed.methods import make
 from unexposed.methods.umf import UMF
 from unexposed.model.model import Model
@@ -63,8 +64,6 @@ def test_watching_any_number_of_iterations_leaves_the_training_as_it_is(method, 
     assert few["iterations"] == found["iterations"][:3]
     assert (few["epochs"], few["facts"]) == (found["epochs"], found["facts"])
     model = method.fit(split.train, split.held_out, seed=5, progress=Silent())
-    assert found["facts"]["held_out"] == model.facts["held_out"]
-    assert found["facts"]["losses"] == pytest.approx(model.facts["losses"])
     assert found["epochs"][model.facts["best_epoch"] - 1] == correlation(model.parameters)
     assert found["last"] == found["epochs"][-1]
 
@@ -109,3 +108,45 @@ def test_no_exposure_that_is_equal_for_all_users_passes_the_ceiling(split, small
 
     assert reaches(best) == pytest.approx(highest, rel=1e-6)
     assert all(reaches(guess) < highest for guess in guesses)
+
+
+# timing
+
+
+class Clock:
+    """A clock that only the trainee moves."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_neither_getting_ready_nor_the_first_epoch_is_timed(small_world, monkeypatch):
+    clock, takes = Clock(), iter([30.0, 1.0, 2.0, 3.0])
+    method = make("mf", epochs=3, dim=4, negatives=3, engine="reference")
+    start = type(method).trainee
+
+    def trainee(self, clicks, **given):
+        clock.now += 60
+        return replace(start(self, clicks, **given), epoch=epoch)
+
+    def epoch() -> float:
+        clock.now += next(takes)
+        return 0.5
+
+    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setattr(type(method), "trainee", trainee)
+    found = timing.epochs(method, small_world.clicks(0), seed=0, progress=Silent())
+    assert found["epoch_seconds"] == [1, 2, 3]
+    assert found["median"] == 2
+    with pytest.raises(InputError, match="popularity does not learn by epochs"):
+        timing.epochs(make("popularity"), small_world.clicks(0), seed=0, progress=Silent())
+
+
+def test_the_ratio_is_the_median_over_repeats_that_have_both():
+    took = {("relmf", 0): [1.0, 2.0, 9.0], ("ubo", 0): [3.0, 4.0, 5.0]}
+    took |= {("relmf", 1): [1.0], ("ubo", 1): [3.0], ("relmf", 2): [1.0]}
+    lines = [{"arm": a, "seed": s, "epoch_seconds": seconds} for (a, s), seconds in took.items()]
+    assert timing.ratio(lines, over="ubo", under="relmf") == 2.5  # of 2 and 3
+    assert timing.ratio(lines, over="cjmf", under="relmf") is None

@@ -1,15 +1,16 @@
-"""Differences that carry the verdict: with intervals, with tests, and as a share of an oracle's."""
+"""Tables of differences between arms: with intervals, with tests, as a share of an oracle's."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from docs_tables.stored import Difference, Place, less
-from docs_tables.stored import share as share_of
+import stored
+from markdown import p_value
+from stored import Difference, Place, Terms, less
 from unexposed.cards import NONE, number, signed
 from unexposed.evaluation.significance import SIGNIFICANCE, holm
-from unexposed.report.tables import Cell, Table, cells, code, p_value
+from unexposed.report.tables import Cell, Table, cells, code
 
 QUESTIONS = {  # → arm less arm, on data sets and in worlds
     "UBO less UMF": (("ubo", "umf"), ("gated-paper-held", "umf")),
@@ -21,6 +22,30 @@ QUESTIONS = {  # → arm less arm, on data sets and in worlds
     "UMF less MF": (("umf", "mf"),),
     "oracle less MF": (("items-known-disliked", "mf"),),
 }
+
+IMPRESSIONS = {  # arm → the same method without impressions
+    "mf-shown": "mf",
+    "bpr-shown": "bpr",
+    "umf-shown": "umf",
+    "umf-theta-shown": "umf-theta",
+    "umf-true": "umf",
+}
+TRAFFIC = {
+    "mf-traffic-0_5": "mf",
+    "mf-traffic-2": "mf",
+    "mf-traffic-10": "mf",
+    "umf-traffic-0_5": "umf",
+    "umf-traffic-2": "umf",
+    "umf-traffic-10": "umf",
+    "mf-epoch-2": "mf",
+    "ubo-guide-2": "ubo-frozen",
+    "ubo-guide-10": "ubo-frozen",
+    "mf-shown-traffic-2": "mf-shown",
+}
+COAT = {arm: base for arm, base in TRAFFIC.items() if not arm.startswith("mf-shown")} | {
+    "mf-features": "mf"
+}
+ORACLE = "umf-true"
 
 Key = TypeVar("Key", bound=Hashable)
 FROZEN, KNOWN = "items-frozen-disliked", "items-known-disliked"
@@ -115,22 +140,6 @@ def exposure(asked: Sequence[Place]) -> Table:
     return Table("exposure", "Ways to learn the exposure", heads, rows, [note])
 
 
-def oracles(asked: Sequence[Place]) -> Table:
-    """What knowing the exposure gains over MF, in each world."""
-    arms = [arm for arm, given in _arms(asked).items() if given == "oracle"]
-    rows = []
-    for arm in arms:
-        gains = (less(place, arm, "mf") for place in asked)
-        rows.append(cells(code(arm), *(NONE if g is None else difference(g) for g in gains)))
-    note = (
-        f"DCG@3 of true relevance less that of MF [95 % interval over users]. `{KNOWN}` knows one "
-        "exposure an item and has its epoch chosen by dislikes; the other rows have it chosen by "
-        "held-out clicks."
-    )
-    heads = ["given", *(place.short for place in asked)]
-    return Table("oracles", "What knowing the exposure gains", heads, rows, [note])
-
-
 def share(asked: Sequence[Place]) -> Table:
     """The part of the oracle's gain over the frozen exposure that each guided arm reaches."""
     arms = [
@@ -152,7 +161,7 @@ def share(asked: Sequence[Place]) -> Table:
 
 def _share(place: Place, arm: str) -> str:
     at = {name: [(place, name)] for name in (arm, FROZEN, KNOWN)}
-    found = share_of((at[arm], at[FROZEN]), (at[KNOWN], at[FROZEN]))
+    found = stored.share((at[arm], at[FROZEN]), (at[KNOWN], at[FROZEN]))
     if found is None:
         return NONE
     ratio, low, high = found
@@ -184,3 +193,90 @@ def clicks_and_truth(asked: Sequence[Place], arms: Mapping[str, str]) -> Table:
 def _arms(asked: Sequence[Place]) -> dict[str, str]:
     """The arms that any place has, in order, each with what it is given."""
     return {arm: place.given[arm] for place in asked for arm in place.given if arm in place.means}
+
+
+def judged(first: Place, second: Place, heads: tuple[str, str, str]) -> Table:
+    """DCG@3 of each arm that both choices have: second less first, over users."""
+    found = {arm: stored.difference([(second, arm)], [(first, arm)]) for arm in first.means}
+    tested = tested_together({arm: one for arm, one in found.items() if one is not None})
+    rows = [
+        cells(
+            Cell(arm, code=True, aside=first.given.get(arm, "")),
+            number(first.means[arm]),
+            number(second.means[arm]),
+            tested[arm],
+        )
+        for arm in tested
+    ]
+    note = (
+        "Mean over seeds; in brackets: 95 % interval over users; p: sign-flip test over users, "
+        "Holm; bold: p < .05 and the same sign with every seed."
+    )
+    return Table("choice-judged", "Judged", [*heads, "difference"], rows, [note], words=1)
+
+
+def worth(asked: Sequence[Place], pairs: Mapping[str, str]) -> Table:
+    """Each arm less its base: in all shops together, with a test, and in each of them."""
+    made = {arm: _together(asked, arm, base) for arm, base in pairs.items()}
+    found = {arm: less for arm, less in made.items() if less is not None}
+    rows = []
+    for arm, tested in tested_together(found).items():
+        base = pairs[arm]
+        own = [place.means[arm] - place.means[base] for place in asked]
+        rows.append(
+            [
+                Cell(arm, code=True, aside=asked[0].given.get(arm, "")),
+                Cell(base, code=True),
+                tested,
+                *cells(*map(signed, own)),
+            ]
+        )
+    note = (
+        "Difference in DCG@3 [95 % interval over users] and p "
+        "(sign-flip test over users, Holm); bold: p < .05 and the same sign with every seed."
+    )
+    heads = ["row", "less", "all shops", *(f"shop {n + 1}" for n in range(len(asked)))]
+    if len(asked) == 1:
+        heads = ["row", "less", "difference"]
+        rows = [row[:3] for row in rows]
+    return Table("worth", "What it is worth", heads, rows, [note])
+
+
+def levels(asked: Sequence[Place]) -> Table:
+    """DCG@3 of true relevance of every arm in every shop."""
+    arms = dict.fromkeys(arm for place in asked for arm in place.means)
+    given = {arm: place.given.get(arm, "") for place in asked for arm in place.means}
+    rows = [
+        [
+            Cell(arm, code=True, aside=given[arm]),
+            *cells(*(number(place.means.get(arm)) for place in asked)),
+        ]
+        for arm in arms
+    ]
+    note = "DCG@3 of true relevance, mean of the seeds."
+    heads = ["row", *(f"shop {n + 1}" for n in range(len(asked)))]
+    return Table("levels", "Every row", heads, rows, [note])
+
+
+def shares(asked: Sequence[Place]) -> str:
+    """The part of the oracle's gain over UMF that each row with impressions reaches, in words."""
+    room = _together(asked, ORACLE, "umf")
+    if room is None:
+        return "Results are missing."
+    said = []
+    for arm in ("mf-shown", "bpr-shown", "umf-shown", "umf-theta-shown"):
+        whole = _pooled(asked, ORACLE, "umf")
+        if (found := stored.share(_pooled(asked, arm, "umf"), whole)) is not None:
+            ratio, low, high = map(percent, found)
+            said.append(f"`{arm}` {ratio} [{low}, {high}]")
+    most = signed(room.mean)
+    return f"Of what the true exposure gains over `umf` ({most}), rows reach: {', '.join(said)}."
+
+
+def _together(asked: Sequence[Place], arm: str, base: str) -> Difference | None:
+    """Arm minus base, over the users of all shops."""
+    return stored.difference(*_pooled(asked, arm, base))
+
+
+def _pooled(asked: Sequence[Place], arm: str, base: str) -> tuple[Terms, Terms]:
+    return [(place, arm) for place in asked], [(place, base) for place in asked]

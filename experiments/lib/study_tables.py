@@ -1,4 +1,4 @@
-"""Which criterion on held-out clicks ranks models best, from what `criterion --json` wrote."""
+"""Tables of the studies that choose: by which criterion, which epoch, on how many splits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,3 +49,29 @@ def epochs(found: Mapping[str, Any]) -> Table:
         "interval over worlds]."
     )
     return Table("epochs", "Picked epochs", ["criterion", "epoch", "regret"], rows, [note])
+
+
+def judges(found: Mapping[str, Any]) -> Table:
+    """Either choice by every criterion on splits that chose neither, and by the truth of worlds."""
+    rows = []
+    for where in ("splits", "worlds"):
+        for name, of in found[where]["judges"].items():
+            if where == "worlds" and name != "truth":
+                continue
+            low, high = of["interval"]
+            rows.append(
+                cells(
+                    "true relevance, in worlds" if name == "truth" else f"held-out clicks, {name}",
+                    number(of["first"]),
+                    number(of["second"]),
+                    f"{signed(of['difference'])} [{number(low)}, {number(high)}]",
+                    f"{of['higher']} of {found[where]['n']}",
+                )
+            )
+    heads = ["MF judged by", "5 splits", "20 splits, wider", "difference", "higher in"]
+    note = (
+        f"Quality of MF with settings chosen on 5 and on 20 splits; {found['splits']['n']} other "
+        f"splits of the clicks, {found['worlds']['n']} worlds made from them; in brackets: 95 % "
+        "interval over splits or worlds."
+    )
+    return Table("choice-judges", "Judged without judgements", heads, rows, [note], words=1)

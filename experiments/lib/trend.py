@@ -14,7 +14,8 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.split import Split
 from unexposed.errors import InputError
 from unexposed.evaluation.protocols import exposure_correlation
-from unexposed.experiments.task import Task
+from unexposed.experiments.compare import KINDS
+from unexposed.experiments.task import Kind, Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.model import Model
 from unexposed.model.recommender import Recommender
@@ -23,26 +24,28 @@ from unexposed.ranking.blocks import Scores, blocks
 from unexposed.settings import known
 from unexposed.training.side import Side
 
-OPTIONS = {"iterations": int}
+ITERATIONS = 100
 NOTHING = Side()
 
 
 def body(task: Task) -> dict[str, Any]:
     """Watch one method while it learns."""
-    world = task.data.known_world(task.experiment.kind)
-    assert task.method is not None
+    world = task.data.known_world("exposure_trend")
     split = task.data.split(task.seed)
     found = trend(
-        task.method,
+        task.arm.method,
         split,
         world.exposure,
-        iterations=task.options.get("iterations", 100),
+        iterations=ITERATIONS,
         seed=task.seed,
         side=task.side,
         progress=task.progress,
     )
     found["facts"]["ceiling"] = ceiling(world.exposure, split.train)
     return found
+
+
+KINDS["exposure_trend"] = Kind(body)
 
 
 def trend(
@@ -57,21 +60,19 @@ def trend(
 ) -> dict[str, Any]:
     """Measure the correlation at the start, after the first iterations and after every epoch.
 
-    All epochs are run, without early stopping; the held-out quality is recorded beside each. A
-    correlation is None where no user's exposure varies over items.
+    All epochs are run, without early stopping. A correlation is None where no user's exposure
+    varies over items.
     """
     if not isinstance(method, TrainedMethod):
         raise InputError(f"{method.name} does not learn by epochs, so it has no trend")
     clicks = split.train
     trainee = method.trainee(clicks, seed=seed, side=side, progress=progress)
-    quality = method.loop(clicks, split.held_out, side).quality
 
     def correlation() -> float | None:
         found = exposure_correlation(Model(method, trainee.parameters(), clicks, {}), truth)
         return found if math.isfinite(found) else None
 
     early, late = [correlation()], []
-    held_out, losses = [], []
     for number in range(1, method.epochs + 1):
         if len(early) > iterations:
             loss = trainee.epoch()
@@ -84,12 +85,8 @@ def trend(
             loss = float(np.mean(taken))
         if not math.isfinite(loss):
             break
-        losses.append(loss)
         late.append(correlation())
-        if quality is not None:
-            held_out.append(quality(trainee.parameters()))
-        value = held_out[-1] if held_out else None
-        progress(Tick(method.name, number, method.epochs, loss, value, number))
+        progress(Tick(method.name, number, method.epochs, loss, None, number))
     done = len(late) == method.epochs
     return {
         "iterations": early,
@@ -98,8 +95,6 @@ def trend(
         "facts": {
             "iteration": "a batch" if "batch_size" in known(type(method)) else "a round of EM",
             "ended": "all epochs done" if done else "the loss was not finite",
-            "held_out": held_out,  # SNIPS after every epoch
-            "losses": losses,
         },
         "engine": trainee.facts.get("engine"),
     }

@@ -12,7 +12,8 @@ from typing import Any
 
 from unexposed.data.clicks import Clicks
 from unexposed.errors import InputError
-from unexposed.experiments.task import Task
+from unexposed.experiments.compare import KINDS
+from unexposed.experiments.task import Kind, Task
 from unexposed.methods.trained import TrainedMethod
 from unexposed.model.recommender import Recommender
 from unexposed.progress import Progress, Tick
@@ -21,9 +22,12 @@ from unexposed.training.side import Side
 
 def body(task: Task) -> dict[str, Any]:
     """Time one repeat of one method."""
-    assert task.method is not None
     clicks = task.data.split(task.seed).train
-    return epochs(task.method, clicks, seed=task.seed, progress=task.progress)
+    return epochs(task.arm.method, clicks, seed=task.seed, progress=task.progress)
+
+
+# by seed: a disturbance on the machine then slows down all arms alike
+KINDS["timing"] = Kind(body, by_seed=True)
 
 
 def epochs(method: Recommender, clicks: Clicks, *, seed: int, progress: Progress) -> dict[str, Any]:

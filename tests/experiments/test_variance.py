@@ -1,23 +1,16 @@
 """Gradients over redrawn clicks have the variance of the closed formulas."""
 
-import tracemalloc
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
+import variance
 from unexposed.data.worlds import simulate
 from unexposed.data.worlds.simulate import World
-from unexposed.errors import InputError
-from unexposed.experiments.kinds import gradient_variance
-from unexposed.experiments.kinds.gradient_variance import (
-    VARIANCES,
-    Factors,
-    measure,
-    ratios,
-)
 from unexposed.maths.losses import LOSSES
+from variance import VARIANCES, Factors, measure, ratios
 
 every_loss = pytest.mark.parametrize("loss", VARIANCES)
 
@@ -34,7 +27,7 @@ def surprise(found: dict[str, float]) -> float:
 
 @every_loss
 def test_drawn_variances_agree_with_the_formulas(loss, monkeypatch):
-    monkeypatch.setattr(gradient_variance, "_ENTRIES_AT_ONCE", 500)  # a few users at a time
+    monkeypatch.setattr(variance, "_ENTRIES_AT_ONCE", 500)  # a few users at a time
     world = simulate.world(50, 40, seed=1, exposure_rate=0.3, relevance_rate=0.4)
     found = measure(world, random_model(world, seed=1), loss=loss, draws=1200, seed=1)
     assert surprise(found["on_omega"]) < 4
@@ -76,32 +69,6 @@ def test_both_losses_see_the_same_clicks_and_another_seed_draws_others(small_wor
     assert one != other
     m, relevance = small_world.truth(np.arange(small_world.n_users))
     assert sum(one) == pytest.approx(8 * float((m * relevance).sum()), rel=0.1)
-
-
-def test_memory_stays_below_one_number_for_each_pair(monkeypatch):
-    world = simulate.world(600, 200, seed=0)
-    model = random_model(world, seed=0)
-    monkeypatch.setattr(gradient_variance, "_ENTRIES_AT_ONCE", 1 << 11)
-    tracemalloc.start()
-    measure(world, model, loss="low_variance", draws=4, seed=0)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 600 * 200 * 8
-
-
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"loss": "low_varianc"}, "no closed variance .* did you mean 'low_variance'"),
-        ({"draws": 3}, "draws must be at least 4, .* got 3"),
-        ({"edges": [0, 0.5]}, "edges must rise from 0 to 1, got .0, 0.5."),
-        ({"edges": [0, 0.5, 0.5, 1]}, "edges must rise"),
-    ],
-)
-def test_a_wrong_option_is_refused_in_one_sentence(wrong, sentence, small_world):
-    asked = {"loss": "low_variance", "draws": 8, "seed": 0} | wrong
-    with pytest.raises(InputError, match=sentence):
-        measure(small_world, random_model(small_world, seed=0), **asked)
 
 
 def line(arm, seed, *, empirical, formula, signal):

@@ -1,4 +1,4 @@
-"""Train one method on one seed's split and evaluate it by every protocol."""
+"""Train one method on one seed's split and evaluate it by every protocol; compare the arms."""
 
 import hashlib
 import math
@@ -21,19 +21,23 @@ from unexposed.evaluation.protocols import (
 )
 from unexposed.evaluation.significance import mean_sd
 from unexposed.experiments.results import Line
-from unexposed.experiments.task import Experiment, Task
+from unexposed.experiments.task import Experiment, Kind, Task
 from unexposed.model.model import Model
 
 METRIC = "dcg@3"
 
 
+def headline(by: Protocol) -> str:
+    """The metric that figures and popularity are shown by."""
+    return METRIC if METRIC in by.metrics else next(iter(by.metrics))
+
+
 def body(task: Task) -> dict[str, Any]:
     """Compute the values of every metric for each user, and the facts of the training."""
-    assert task.method is not None
-    split = task.data.split(task.seed)
-    refuse_shared(task.side.traffic, split.judged)
+    split, side = task.data.split(task.seed), task.side
+    refuse_shared(side.traffic, split.judged)
     model, seconds = train(
-        task.method, split, seed=task.seed, progress=task.progress, side=task.side
+        task.arm.method, split, seed=task.seed, progress=task.progress, side=side
     )
     first = task.experiment.protocol
     metric = headline(first)
@@ -63,9 +67,7 @@ def body(task: Task) -> dict[str, Any]:
     }
 
 
-def headline(by: Protocol) -> str:
-    """The metric that figures and popularity are shown by."""
-    return METRIC if METRIC in by.metrics else next(iter(by.metrics))
+KINDS: dict[str, Kind] = {"compare": Kind(body)}
 
 
 def _evaluate(model: Model, task: Task, by: Protocol) -> Evaluation:
@@ -94,14 +96,11 @@ def from_lines(
     results: list[Result] = []
     users = 0
     for label, done in _whole_arms(experiment, lines, by).items():
-        method, stored = (
-            experiment.arms[label].method,
-            [line["protocols"][by.name] for line in done],
-        )
+        stored = [line["protocols"][by.name] for line in done]
         users = stored[0]["users"]
-        if method is not None and all("values" in own for own in stored):
+        if all("values" in own for own in stored):
             values = {m: np.array([own["values"][m] for own in stored]) for m in by.metrics}
-            results.append(Result(label, method, values, _seconds(done)))
+            results.append(Result(label, experiment.arms[label].method, values, _seconds(done)))
     return Comparison(by, users, experiment.seeds, results, given=_given(experiment))
 
 

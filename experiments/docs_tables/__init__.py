@@ -1,1 +1,0 @@
-"""The tables of `docs/`, from results and studies."""
