@@ -11,7 +11,7 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
-from unexposed.methods import load, make
+from unexposed.methods import make
 from unexposed.model.export import export_model
 from unexposed.model.model import Model
 from unexposed.progress import Silent
@@ -54,23 +54,6 @@ def test_every_user_and_item_is_expected_to_click_as_often_as_it_did():
     relevance = expit(model.scores(USERS))
     np.testing.assert_allclose(relevance.sum(axis=1), clicks.user_counts, rtol=0.02)
     np.testing.assert_allclose(relevance.sum(axis=0), clicks.item_counts, rtol=0.02)
-
-
-def test_with_biases_relevance_is_nearer_to_a_truth_of_main_effects():
-    truth = main_effects(-3, seed=2)
-    exposure = np.random.default_rng(3).uniform(0.3, 1, truth.shape)
-    clicks = drawn(truth * exposure)
-    settings = {"dim": 2, "epochs": 40, "learning_rate": 0.01, "weight_decay": 0.05}
-
-    def error(*, biases: bool) -> float:
-        """The mean Kullback–Leibler divergence of p from γ, over users with clicks."""
-        given = settings | {"weighting": "unbiased", "biases": biases}
-        model = fit_all("umf", clicks, Side(exposure=exposure), **given)
-        p = expit(model.scores(USERS))
-        each = truth * np.log(truth / p) + (1 - truth) * np.log((1 - truth) / (1 - p))
-        return float(each[clicks.user_counts > 0].mean())
-
-    assert error(biases=True) < 0.5 * error(biases=False)
 
 
 @pytest.mark.parametrize("name", COMPOSED)
@@ -169,18 +152,3 @@ def test_exports_score_as_the_model_does(model, tmp_path):
     users, items = (np.load(tmp_path / "vectors" / f"{n}_vectors.npy") for n in ("user", "item"))
     everyone = np.arange(len(users), dtype=np.int32)
     np.testing.assert_allclose(users @ items.T, model.scores(everyone), rtol=1e-5, atol=1e-6)
-
-
-def test_similar_items_are_alike_in_taste_whatever_their_biases(model):
-    louder = dict(model.parameters)
-    louder["item_factors"] = louder["item_factors"].copy()
-    louder["item_factors"][:, -1] += 5 * np.arange(len(model.item_ids))
-    found = replace(model, parameters=louder).similar_items("item 3", k=6)
-    assert found.equals(model.similar_items("item 3", k=6))
-
-
-def test_a_saved_model_of_another_width_is_refused(model, tmp_path):
-    narrow = {name: table[:, 1:] for name, table in tables(model).items()}
-    replace(model, parameters=model.parameters | narrow).save(tmp_path / "model")
-    with pytest.raises(InputError, match="columns for"):
-        load(tmp_path / "model")

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from small import COMPOSED, POINTWISE, clicks_of, fitted, quick
+from small import COMPOSED, POINTWISE, clicks_of, fitted
 from unexposed.data.clicks import Clicks
 from unexposed.methods import make
-from unexposed.methods.composed import ComposedMethod
-from unexposed.model import fold_in
 
 PAIRWISE = sorted(set(COMPOSED) - set(POINTWISE))
 
@@ -59,23 +57,3 @@ def test_engines_agree_on_a_training_with_item_weights(name, small_world):
         np.testing.assert_allclose(cpu[key], table, rtol=1e-3, atol=1e-5)
     without = fitted(name, clicks, engine="cpu", **given | {"negatives_exponent": 0.0}).parameters
     assert np.abs(cpu["item_factors"] - without["item_factors"]).max() > 1e-3
-
-
-def test_users_are_folded_in_by_the_popularity_of_the_training(small_world):
-    trained_on, few = small_world.clicks(0), small_world.clicks(1).pick(np.arange(50))
-    method = quick("umf", weighting="unbiased", negatives_exponent=1.0)
-    assert isinstance(method, ComposedMethod)
-    items = np.random.default_rng(0).normal(size=(trained_on.n_items, method.dim))
-    parameters = {"item_factors": items, "exposure": np.full(trained_on.n_items, 0.5)}
-    found = method.user_rows(parameters, fold_in.NewUsers(few, trained_on, 2))["user_factors"]
-    parts = method.composition()
-
-    def solved(law):
-        given = {"exposure": parts.exposure.of_new_user(parameters), "drawing": parts.drawing}
-        size = {"n_clicks": len(trained_on), "batch_size": method.batch_size, "epochs": 2}
-        task = (parameters, few, parts.loss, method.optimiser())
-        given |= {"relevance": parts.relevance, "law": law}
-        return fold_in.solve(*task, **given, **size)["user_factors"]
-
-    np.testing.assert_array_equal(found, solved(parts.drawing.law(trained_on)))
-    assert np.abs(found - solved(parts.drawing.law(few))).max() > 1e-4

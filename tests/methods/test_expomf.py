@@ -56,15 +56,6 @@ METHODS = [
 # the posterior of exposure
 
 
-@pytest.mark.parametrize("precision", [0.2, 1.0, 2 * np.pi, 30.0])
-def test_exposure_without_a_click_follows_bayes(precision):
-    matrix, state = problem(0, scale=1.0)
-    method = ExpoMF(dim=DIM, click_precision=precision)
-    users = np.array([5, 0, 22], dtype=np.int32)
-    expected = direct_posterior(0 * matrix, state, precision)[users]
-    np.testing.assert_allclose(method.exposure(state, users), expected, rtol=1e-11)
-
-
 # the sweeps
 
 

@@ -74,17 +74,6 @@ def test_attention_is_learned_from_the_log_and_kept_as_a_fact():
     assert model.facts["impressions"] < len(big.clicks.shown)
 
 
-def test_logged_propensities_are_given_as_they_are_to_clicks_too(trained_on):
-    fit("relmf", exposure_from="logged", refit=False)
-    known, shown = listed(trained_on[0].marking.known), LOG.clicks.shown
-    assert len(known) > len(LOG.clicks)
-    for pair, m in known.items():
-        at = np.flatnonzero((shown.users == pair[0]) & (shown.items == pair[1]))[0]
-        assert m == shown.propensity[at]
-    clicks = trained_on[0].clicks
-    assert all((int(u), int(i)) in known for u, i in zip(clicks.users, clicks.items, strict=True))
-
-
 @pytest.mark.parametrize("name", ["relmf", "ubpr"])
 def test_a_loss_that_divides_by_m_takes_the_share_of_users_who_saw_an_item(name, trained_on):
     model = fit(name, exposure_from="shown", attention=0.5, refit=False)
@@ -200,20 +189,6 @@ def test_a_held_out_click_is_never_shown_and_not_clicked_to_training(
         assert pairs
         clicked = set(zip(log.clicks.users.tolist(), log.clicks.items.tolist(), strict=True))
         assert not pairs & clicked
-
-
-def test_whether_held_out_clicks_are_among_the_impressions_changes_no_bit():
-    train, held_out = LOG.clicks.hold_out(fraction=0.2, seed=1)
-    shown = LOG.clicks.shown
-    fewer = shown.pick(~held_out.contain(shown.users, shown.items))
-    assert len(fewer) < len(shown)
-    models = [
-        quick("ubo", epochs=2, refit=False).fit(
-            train, held_out, side=Side(impressions=given), progress=Silent()
-        )
-        for given in (shown, fewer)
-    ]
-    assert_same_parameters(*models)
 
 
 # engines, and what is kept

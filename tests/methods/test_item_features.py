@@ -13,7 +13,6 @@ from unexposed.methods import load
 from unexposed.model.fold_in import NewUsers, of_part, solve
 from unexposed.model.model import Model
 from unexposed.progress import Progress, Silent
-from unexposed.training.exposure_clock import ExposureClock
 from unexposed.training.side import Side
 
 NEW = [f"new {n}" for n in range(6)]  # even ones for even users, odd ones for odd users
@@ -62,21 +61,6 @@ def test_an_item_without_clicks_is_its_features_alone_however_often_it_was_drawn
     new = clicks.item_counts == 0
     np.testing.assert_allclose(own[new], 0, atol=1e-6)
     assert np.abs(own[~new]).max() > 0.05
-
-
-def test_an_exposure_learned_after_every_epoch_sees_the_whole_item_vector(shop, monkeypatch):
-    clicks, features = shop
-    side, seen = Side(item_features=features).aligned(clicks), []
-
-    def step(self, factors):
-        seen.append(factors)
-        return self.table()
-
-    monkeypatch.setattr(ExposureClock, "step", step)
-    method = quick("ubo with items")
-    trainee = method.trainee(clicks, seed=0, side=side, progress=Silent())
-    trainee.epoch()
-    np.testing.assert_array_equal(seen[0].items, trainee.parameters()["item_factors"])
 
 
 def test_a_saved_model_keeps_the_weights_and_the_encoding(shop, model, tmp_path):
@@ -157,14 +141,3 @@ def test_the_reference_engine_is_taken_and_said_and_a_fast_one_refused(shop):
     assert notes.said == ["features run on the reference engine, the slowest"]
     with pytest.raises(InputError, match="the cpu engine knows dot products only; use the ref"):
         fit("mf", shop, engine="cpu")
-
-
-def test_features_that_do_not_fit_the_log_are_refused(small_world):
-    clicks = small_world.clicks(0)
-    for rows, words in (
-        (np.ones((3, 2)), "item_features must have a row for each of 60 items, got shape (3, 2)"),
-        (np.full((60, 2), np.inf), "item_features must be finite numbers"),
-    ):
-        with pytest.raises(InputError) as refused:
-            quick("mf").fit(clicks, side=Side(item_features=rows))
-        assert words in str(refused.value)

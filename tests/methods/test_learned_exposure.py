@@ -125,18 +125,6 @@ def test_a_step_the_other_way_or_none_gains_nothing(factor, holds, frozen, known
     assert not found["at least half of what can be gained"]
 
 
-def test_a_frozen_exposure_stays_at_popularity_or_at_the_table_given():
-    of = luck(0)
-    counts = of.clicks(0).item_counts
-    theta = np.clip((counts / counts.max()) ** 0.5, 0.01, item_level.MOST)
-    given = item_means(of)
-    for exposure, expected in ((None, theta), (given, given)):
-        found = fit(of, exposure, epochs=3, strategy="frozen").parameters["exposure"]
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        moved = fit(of, exposure, epochs=3).parameters["exposure"]
-        assert np.abs(moved - expected).max() > 1e-3
-
-
 # The half of a guide that chooses the epoch
 
 

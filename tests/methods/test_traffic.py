@@ -142,20 +142,6 @@ def test_every_method_with_epochs_can_choose_its_epoch_by_traffic(name):
         assert by_hand(model.scores) == pytest.approx(model.facts["held_out"][0])
 
 
-def test_pairs_that_were_clicked_do_not_choose():
-    quality = ByTraffic.of(LOG.traffic, CLICKS, k=3)
-    assert not pairs_of(quality.pairs) & pairs_of(CLICKS)
-    assert pairs_of(quality.pairs) <= pairs_of(LOG.traffic)
-    perfect, reverse = (quality(lambda u, s=sign: s * _labels()[u]) for sign in (1, -1))
-    assert perfect > 1 > reverse
-
-
-def _labels():
-    table = np.zeros((N_USERS, 30), dtype=np.float32)
-    table[LOG.traffic.users, LOG.traffic.items] = LOG.traffic.relevant
-    return table
-
-
 @pytest.mark.parametrize("name", BY_CHOICE)
 def test_a_method_that_can_only_choose_by_traffic_says_so(name):
     with pytest.raises(InputError, match=f"{name} cannot use traffic.*epoch_by=traffic"):

@@ -239,12 +239,3 @@ def test_the_next_epoch_trains_with_the_exposure_that_was_learned(small_world, m
     for one, other in zip(tables["reference", "bilevel"], tables["cpu", "bilevel"], strict=True):
         for name, table in one.items():
             np.testing.assert_allclose(table, other[name], rtol=1e-3, atol=1e-4, err_msg=name)
-
-
-def test_joint_learning_of_items_makes_the_clicks_likelier_than_a_frozen_exposure(small_world):
-    clicks = small_world.clicks(0)
-    losses = {}
-    for strategy in ("joint", "frozen"):
-        training = trainee(clicks, strategy=strategy)
-        losses[strategy] = [training.epoch() for _ in range(20)]
-    assert losses["joint"][-1] < losses["frozen"][-1]

@@ -249,21 +249,6 @@ class OnClock(Given):
         form, share = item_level.FORMS[self.form], item_level.log_share(clicks.item_counts)
         return form.table(self._start(clicks, side), share).astype(np.float32)
 
-    def initial(
-        self,
-        n_users: int,
-        width: int,
-        side: Side,
-        rng: np.random.Generator,
-        rows: NDArray[Any] | None = None,
-    ) -> Parameters:
-        if side.user_features is not None:
-            raise InputError(
-                f"exposure_model={self.form} is the same for all users, so user_features have no "
-                "use: leave them out, or use exposure_model=gated"
-            )
-        return super().initial(n_users, width, side, rng, rows)
-
     def clock(
         self,
         clicks: Clicks,
@@ -290,6 +275,11 @@ class OnClock(Given):
 
     def _start(self, clicks: Clicks, side: Side) -> NDArray[np.float64]:
         """The numbers α of the form that learning starts from."""
+        if side.user_features is not None:
+            raise InputError(
+                f"exposure_model={self.form} is the same for all users, so user_features have no "
+                "use: leave them out, or use exposure_model=gated"
+            )
         table = super().table(clicks, side)
         if table.ndim > 1:
             raise InputError(

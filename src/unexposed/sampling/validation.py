@@ -35,7 +35,7 @@ class ValidationSet:
         if not len(self.users) == len(self.items) == len(self.relevant):
             raise InputError("a validation set needs a user, an item and a relevance for each pair")
         if self.n_pairs == 0:
-            raise InputError("the validation set is empty: raise validation_users")
+            raise InputError("the validation set is empty: give pairs, or more clicks")
 
     def __len__(self) -> int:
         return len(self.users)

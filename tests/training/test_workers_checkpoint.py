@@ -12,7 +12,7 @@ import pytest
 import torch.distributed as dist
 import torch.multiprocessing
 
-from checkpoint_ranks import RULES, Faults, Few, Killed, Notes, Resumed, trained
+from checkpoint_workers import RULES, Faults, Few, Killed, Notes, Resumed, trained
 from small import assert_same_parameters, clicks_of
 from training_workers import log, on_workers
 from unexposed import tensors
