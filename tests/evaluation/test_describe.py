@@ -6,6 +6,7 @@ import pytest
 from known_scores import model_of
 from unexposed.data.ids import Ids
 from unexposed.data.labelled import Impressions, Judgements
+from unexposed.errors import InputError
 from unexposed.evaluation.describe import describe, of_document
 from unexposed.evaluation.protocols import PROTOCOLS, evaluate
 from unexposed.methods.popularity import popular_list
@@ -107,7 +108,12 @@ def test_the_best_model_is_above_its_opposite_warns_and_rivals_are_those_given()
     assert "on judged pairs (catalogue)" in best.text
     assert "is above popularity: ndcg@10" in best.text
     assert (best.warns, worst.warns) == (False, True)
-    document = describe(WORST, KNOWN, CATALOGUE, rivals={"best": BEST})
+    of_fewer_clicks = model_of(LIKED * 1.0, tuple(part[:9] for part in CLICKED))
+    document = describe(WORST, KNOWN, CATALOGUE, rivals={"best": of_fewer_clicks})
+    ours = describe(BEST, KNOWN, CATALOGUE)["metrics"]["ndcg@10"]["mean"]
+    assert document["beside"]["best"]["ndcg@10"]["best"] == pytest.approx(ours)
+    with pytest.raises(InputError, match="the rival 'other' knows other users or items"):
+        describe(BEST, KNOWN, CATALOGUE, rivals={"other": model_of(LIKED[:5] * 1.0)})
     assert list(document["beside"]) == ["popularity", "best"]
     assert "take best instead" in of_document(document).text
     itself = describe(popular_list(BEST.clicks), KNOWN, CATALOGUE)

@@ -1,6 +1,7 @@
 """An evaluation as plain data: metrics with intervals, by strata, beside rivals, and the lists."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from unexposed.data.ids import match
 from unexposed.data.labelled import Impressions, Judgements
 from unexposed.data.pairs import Indices, among, pair_keys, same_ids
+from unexposed.errors import InputError
 from unexposed.evaluation import off_policy
 from unexposed.evaluation.protocols import (
     Protocol,
@@ -79,11 +81,18 @@ def _beside(
     by: Protocol,
     rivals: Mapping[str, Model],
 ) -> dict[str, Any]:
-    """The gain over each rival by every metric; the popular list is none of its own."""
+    """The gain over each rival by every metric; the popular list is none of its own.
+
+    A rival ranks for the users of the model, and among what they have not clicked there.
+    """
+    for name, rival in rivals.items():
+        if not same_ids(rival, model):
+            raise InputError(f"the rival {name!r} knows other users or items than the model")
     if not isinstance(model.method, Popularity):
         rivals = {RIVAL: popular_list(model.clicks), **rivals}
 
     def of(rival: Model) -> Values:
+        rival = replace(rival, clicks=model.clicks)
         if isinstance(judged, Impressions):
             return evaluate(rival, judged, by).values
         return apply(_ranked(rival, judged, by)[1], by)
