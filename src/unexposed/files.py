@@ -32,7 +32,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     path = Path(os.path.realpath(path))
     with writing(path):
         is_stream = path.exists() and not path.is_file()
-        with beside(Path(tempfile.gettempdir()) if is_stream else path.parent) as place:
+        with _beside(Path(tempfile.gettempdir()) if is_stream else path.parent) as place:
             temporary = place / path.name
             write(temporary)
             if is_stream:
@@ -56,7 +56,7 @@ def write_folder(
     the new one lacks, which may be a person's, is not replaced.
     """
     folder = Path(os.path.realpath(folder))
-    with writing(folder), beside(folder.parent) as own:
+    with writing(folder), _beside(folder.parent) as own:
         aside = own if workers is None else workers.led(lambda: own)
         place = aside / "new"
         place.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def beside(parent: Path) -> Iterator[Path]:
+def _beside(parent: Path) -> Iterator[Path]:
     """A private folder in `parent`; those of killed processes are removed a day later."""
     parent.mkdir(parents=True, exist_ok=True)
     for left in parent.glob(PREFIX + "*"):

@@ -109,10 +109,6 @@ class Partitions:
             {n: np.flatnonzero(np.isin(own, users)) for n, own in enumerate(places)}
         )
 
-    def join(self, numbers: Iterable[int]) -> "Model":
-        """The model of the users of these partitions, in memory."""
-        return self._joined({n: np.arange(self[n].clicks.n_users) for n in numbers})
-
     def whole(self, *, verify: bool = False) -> "Model":
         """The model of all users, in memory, in the order of the whole log."""
         path = self.stored.path
@@ -125,7 +121,7 @@ class Partitions:
                 self.stored.verify()
             for number in range(len(self)):
                 self._opened(number, verify=True)
-        model = self.join(range(len(self)))
+        model = self._joined({n: np.arange(self[n].clicks.n_users) for n in range(len(self))})
         share = share_of(model)
         with refusing(MODEL, path):
             if not np.array_equal(share.users, np.arange(self.n_users)):

@@ -117,16 +117,16 @@ class Recommender(HasCard, ABC):
         side = side or Side()
         for part in sorted(side.given() - self.accepts):
             raise InputError(f"{self.name} cannot use {part}{self.cure(part)}")
-        told = dict[str, Any]()
+        of_inputs = dict[str, Any]()
         if beside := sorted(side.given() - {"start"}):
-            told["side"] = beside
+            of_inputs["side"] = beside
         if side.traffic is not None:
-            told["traffic"] = len(side.traffic)
+            of_inputs["traffic"] = len(side.traffic)
         with together() as workers, _shown(progress, workers) as shown:
             clicks = clicks.checked()
             encodings, side = side.encodings(), side.aligned(clicks)
             if encodings:
-                told["encodings"] = {role: e.to_json() for role, e in encodings.items()}
+                of_inputs["encodings"] = {role: e.to_json() for role, e in encodings.items()}
             uses = self.accepts & {"impressions", "passed_over"}
             if side.impressions is None and clicks.shown is not None and uses:
                 side = replace(side, impressions=clicks.shown)
@@ -163,7 +163,7 @@ class Recommender(HasCard, ABC):
 
             def model(result: Result) -> Model:
                 parameters, facts = result
-                facts = {"seed": seed, **facts, **told}
+                facts = {"seed": seed, **facts, **of_inputs}
                 place = None if kept is None else kept.path
                 return Model(self, parameters, seen.pairs_alone(), facts, place)
 
