@@ -14,7 +14,7 @@ from command import JUDGED, LOG, ended
 from small import clicks_of
 from unexposed import tensors
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import PARTITIONS, partitions, partitions_among
+from unexposed.data.share import PARTITIONS, partitions, partitions_among
 from unexposed.errors import InputError
 from unexposed.methods import METHODS, load, load_partitions, make, mf
 from unexposed.model.filters import Rules

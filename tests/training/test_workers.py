@@ -22,7 +22,7 @@ from training_workers import (
 )
 from unexposed import workers
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import PARTITIONS, partitions
+from unexposed.data.share import PARTITIONS, partitions
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
 

@@ -243,7 +243,7 @@ class Clicks(Pairs):
 
         Where workers divide the log, each picks among its own clicks, and all of them must.
         """
-        columns = {name: column[chosen] for name, column in self._columns().items()}
+        columns = {name: column[chosen] for name, column in self.columns().items()}
         own = replace(self, **columns, share=None)
         return own if self.share is None else counted_again(own, self.share, workers)
 
@@ -368,7 +368,7 @@ class Ratings(Pairs):
     def pick(self, chosen: NDArray[Any]) -> "Ratings":
         """The ratings at these positions (a mask, or ascending indices)."""
         shown = None if self.shown is None else self.shown.pick(chosen)
-        columns = {name: column[chosen] for name, column in self._columns().items()}
+        columns = {name: column[chosen] for name, column in self.columns().items()}
         return replace(self, **columns, shown=shown)
 
     def hold_out(self, *, fraction: float, seed: int) -> tuple["Ratings", "Ratings"]:

@@ -98,9 +98,9 @@ class Pairs(HasCard):
 
     def pick(self, chosen: NDArray[Any]) -> Self:
         """The pairs at these positions (a mask, or ascending indices)."""
-        return replace(self, **{n: c[chosen] for n, c in self._columns().items()})  # type: ignore[type-var]
+        return replace(self, **{n: c[chosen] for n, c in self.columns().items()})  # type: ignore[type-var]
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, Any]:
         """The arrays with an entry for each pair."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         return {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
@@ -115,7 +115,7 @@ class Pairs(HasCard):
             raise InputError(
                 f"{what} must be ordered by user and item without repeats: use from_pairs"
             )
-        if any(column.shape != users.shape for column in self._columns().values()):
+        if any(column.shape != users.shape for column in self.columns().values()):
             raise InputError(f"{what} need {each} for each pair")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from unexposed import progress as show
 from unexposed.data.ids import Ids
-from unexposed.data.partitions import PARTITIONS, owned, partitions_among, rows_by
+from unexposed.data.share import PARTITIONS, owned, partitions_among, rows_by
 from unexposed.data.write import write_tables
 from unexposed.errors import InputError
 from unexposed.files import write_folder

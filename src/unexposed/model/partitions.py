@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from unexposed import memory
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, match
-from unexposed.data.partitions import partitions
-from unexposed.data.share import Share
+from unexposed.data.share import Share, partitions
 from unexposed.errors import InputError
 from unexposed.model.filters import entries
 from unexposed.model.save import COLUMNS, MODEL, cut, own_shards, share_of, without_users

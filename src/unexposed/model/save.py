@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from unexposed import settings, tensors
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
-from unexposed.data.partitions import own_rows
-from unexposed.data.share import Share
+from unexposed.data.share import Share, own_rows
 from unexposed.errors import InputError, as_path
 from unexposed.model.filters import entries
 from unexposed.tensors import Arrays, Kind

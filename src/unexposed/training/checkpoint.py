@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unexposed import tensors
 from unexposed.data.clicks import Clicks
-from unexposed.data.partitions import own_rows
+from unexposed.data.share import own_rows
 from unexposed.errors import InputError
 from unexposed.tensors import Arrays, Kind, part, refusing
 from unexposed.training.fingerprint import differences

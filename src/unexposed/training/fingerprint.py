@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from unexposed import settings
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids, to_json
-from unexposed.data.partitions import mixed
-from unexposed.data.share import Share
+from unexposed.data.share import Share, mixed
 from unexposed.errors import plain
 from unexposed.training.side import Side
 from unexposed.version import __version__
