@@ -1,7 +1,6 @@
 """`unexposed tune`: settings chosen on held-out clicks."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,35 +116,35 @@ def _tune(
     **how: Any,
 ) -> Iterator[tuple[str, Document]]:
     """Tune methods on a log, one after the other."""
-    from unexposed.api.inputs import as_clicks, as_traffic, disliked
     from unexposed.api.methods import as_methods
     from unexposed.api.tune import tune as search
+    from unexposed.data.log import read_log
     from unexposed.evaluation.compare import check_use
     from unexposed.progress import Silent
     from unexposed.settings import known
+    from unexposed.training.side import Side
     from unexposed.tuning.trial import TRAFFIC
 
     if criterion == TRAFFIC and traffic is None:
         raise InputError("--criterion traffic needs --traffic FILE")
-    made = as_methods(methods, assigned, None if criterion == TRAFFIC else criterion)
-    clicks = as_clicks(train, columns, data_dir=data_dir, say=say)
-    clicks, side = with_features(clicks, columns, *features)
+    made, side = as_methods(methods, assigned, None if criterion == TRAFFIC else criterion), Side()
+    if isinstance(train, str):
+        train = read_log(train, **columns.of_log(), say=say)
+        train, side = with_features(train, columns, *features)
     check_use(made, side, say)
-    if traffic is not None:  # which may judge any method
-        side = replace(side, traffic=as_traffic(traffic, clicks, columns, say=say))
-    if criterion == "shown" and not isinstance(train, str):
-        side = replace(side, passed_over=disliked(train, data_dir))
     for label, method in made.items():
         texts = [*assigned, *label.split(":")[1:]]
         names = {text.partition("=")[0].rpartition(".")[2] for text in texts}
         say(f"{label}: {trials} trials; after Ctrl-C the same command goes on with them")
         study = search(
-            clicks,
+            train,
             method,
             trials=trials,
             fixed=names & known(type(method)).keys(),
             criterion=criterion,
-            side=side.only(method.takes | {"traffic", "passed_over"}),
+            side=side.only(method.takes),
+            traffic=traffic,
+            data_dir=data_dir,
             out=out,
             name=f"{source}_{label.replace(':', '-').replace('=', '-')}",
             progress=Silent(),
