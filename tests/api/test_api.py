@@ -172,3 +172,15 @@ def test_the_functions_stay_public_after_a_room_of_the_same_name_is_loaded():
 
 def test_every_public_name_is_there():
     assert all(getattr(ux, name) is not None for name in ux.__all__)
+
+
+def test_ctrl_c_keeps_the_methods_that_are_finished(split, monkeypatch):
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ux.METHODS["mf"], "fit", stopped)
+    with pytest.raises(ux.Interrupted) as end:
+        ux.compare(split, "popularity,mf", seeds=1, progress=Silent())
+    assert [result.label for result in end.value.result.results] == ["popularity"]
+    with pytest.raises(KeyboardInterrupt):
+        ux.compare(split, "mf", seeds=1, progress=Silent())
