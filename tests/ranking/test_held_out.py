@@ -18,7 +18,6 @@ from unexposed.ranking.held_out import (
     DEFAULT,
     Criterion,
     as_if_uniform,
-    candidate_mass,
     dissent,
     held_out_quality,
     passed_over,
@@ -48,21 +47,6 @@ def impressions(clicks):
 def wanted(held_out):
     yes = np.ones(len(held_out), dtype=bool)
     return Judgements(held_out.users, held_out.items, yes, held_out.user_ids, held_out.item_ids)
-
-
-def test_candidates_in_proportion_to_popularity_to_the_0_are_uniform_to_the_bit(problem):
-    scores, train, held_out = problem
-    ones = candidate_mass(train.item_counts, exponent=0.0)
-    assert len(set(ones)) == 1
-    by_mass = rank_catalogue(scores, wanted(held_out), train, exponent=1.5, mass=ones)
-    by_rank = rank_catalogue(scores, wanted(held_out), train, exponent=1.5)
-    assert by_rank.above is None
-    for k in (1, 3, None):
-        one, other = (metrics.snips_dcg_of_few(r, k, candidates=10) for r in (by_mass, by_rank))
-        assert one.tobytes() == other.tobytes()
-    usual = float(metrics.snips_dcg_of_few(by_rank, 3, candidates=10).mean())
-    uniform = Criterion("", candidates_exponent=0.0)
-    assert held_out_quality(scores, train, held_out, uniform) == usual
 
 
 def test_the_quality_is_what_drawing_candidates_by_popularity_gives_on_average(problem):

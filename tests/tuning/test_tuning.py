@@ -117,25 +117,6 @@ def test_a_trial_is_worth_the_quality_that_chose_its_epoch(clicks):
         assert value == pytest.approx(max(means))
 
 
-def test_a_study_starts_at_the_given_settings_and_reports_the_best_trial(clicks, tmp_path):
-    start = {"weight_decay": 3e-5, "popularity_exponent": 0.3}  # mf has only the first
-    document = study(clicks, tmp_path, start=start, fixed=("negatives",))
-    assert json.loads((tmp_path / "study.json").read_text()) == document
-    first, second, third = document["trials"]
-    given = make("mf", **SMALL)
-    assert document["held"]["negatives"] == given.negatives
-    searched = space(given).keys() - {"negatives"}
-    assert first["settings"] == {k: getattr(given, k) for k in searched}
-    assert second["settings"] == first["settings"] | {"weight_decay": 3e-5}
-    best = document["best"]
-    assert best["value"] == max(t["value"] for t in (first, second, third))
-    train, held_out = clicks.hold_out(fraction=0.1, seed=0)
-    method = make("mf", **SMALL | best["settings"])
-    _, value = judged(method, train, held_out, seed=0, progress=Silent())
-    assert value == pytest.approx(best["value"])
-    assert best_settings(tmp_path / "study.json") == best["settings"]
-
-
 def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tmp_path):
     def tried(name, seed):
         found = study(clicks, tmp_path, name=name, seed=seed)
@@ -146,14 +127,22 @@ def test_the_same_seed_gives_the_same_trials_and_another_gives_others(clicks, tm
 
 
 def test_a_study_resumes_where_it_stopped_and_a_finished_one_needs_no_journal(clicks, tmp_path):
-    first = study(clicks, tmp_path, trials=2)
-    again = study(clicks, tmp_path, trials=4)
+    start = {"weight_decay": 3e-5, "popularity_exponent": 0.3}  # mf has only the first
+    first = study(clicks, tmp_path, trials=2, start=start, fixed=("negatives",))
+    usual = make("mf", **SMALL)
+    searched = space(usual).keys() - {"negatives"}
+    assert first["trials"][0]["settings"] == {k: getattr(usual, k) for k in searched}
+    assert first["trials"][1]["settings"] == first["trials"][0]["settings"] | {"weight_decay": 3e-5}
+    tmp = tmp_path / "plain"
+    first, again = (study(clicks, tmp, trials=n) for n in (2, 4))
+    best = max(again["trials"], key=lambda one: one["value"])
+    assert best_settings(tmp / "study.json") == again["best"]["settings"] == best["settings"]
     assert again["trials"][:2] == first["trials"]
     assert len(again["trials"]) == 4
-    (tmp_path / "study.journal").unlink()
-    assert study(clicks, tmp_path, trials=4) == again
+    (tmp / "study.journal").unlink()
+    assert study(clicks, tmp, trials=4) == again
     with pytest.raises(InputError, match="holds 4 trials, and its journal is gone"):
-        study(clicks, tmp_path, trials=5)
+        study(clicks, tmp, trials=5)
 
 
 def no_space(*_):
@@ -320,17 +309,6 @@ def test_a_trial_behind_the_others_is_pruned_but_not_in_its_first_half(
     assert sum(", pruned, best" in line for line in said) == len(pruned)
 
 
-def test_trials_are_not_refitted_on_all_clicks(clicks, tmp_path, monkeypatch):
-    from unexposed.training import loop as training
-
-    def trials(refit: bool) -> list[float]:
-        method = make("mf", **SMALL, refit=refit)
-        return [t["value"] for t in study(clicks, tmp_path / str(refit), method)["trials"]]
-
-    monkeypatch.setattr(training, "refitted", None)
-    assert trials(False) == trials(True)
-
-
 def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch, caplog):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -344,17 +322,11 @@ def test_ctrl_c_during_a_trial_ends_the_study(clicks, tmp_path, monkeypatch, cap
 
 
 def test_few_held_out_clicks_are_said_to_choose_by_luck(clicks, tmp_path, monkeypatch):
-    each, said = round(0.1 * len(clicks)), []
-    for few, splits, warns in ((3 * each, 2, True), (3 * each, 3, False)):
-        monkeypatch.setattr(search, "FEW", few)
-        said.clear()
-        study(clicks, tmp_path / f"{splits}", trials=1, splits=splits, say=said.append)
-        found = [line for line in said if "luck" in line]
-        assert len(found) == warns
-        if warns:
-            assert found[0].startswith(f"{2 * each} held-out clicks judge a trial")
-            assert found[0].endswith(f"3 splits would make them {few:,}")
-    monkeypatch.setattr(search, "FEW", 10**6)
+    each, said = round(0.1 * len(clicks)), list[str]()
+    monkeypatch.setattr(search, "FEW", 3 * each)
+    study(clicks, tmp_path / "two", trials=1, splits=2, say=said.append)
+    assert said[0].startswith(f"{2 * each} held-out clicks judge a trial")
+    assert said[0].endswith(f"3 splits would make them {3 * each:,}")
     said.clear()
-    study(clicks, tmp_path / "many", trials=1, splits=1, say=said.append)
-    assert said[0].endswith(f"20 splits would make them {20 * each:,}")
+    study(clicks, tmp_path / "three", trials=1, splits=3, say=said.append)
+    assert not any("luck" in line for line in said)
