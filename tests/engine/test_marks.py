@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from engine_problem import (
-    BILEVEL,
     OPTIMISER,
     STRATEGIES,
     assert_agrees,
@@ -18,12 +16,9 @@ from engine_problem import (
 
 from unexposed.engine.build import build
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.cpu.layout import CHUNK
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths import bilevel
-from unexposed.maths.exposure import gated
 from unexposed.maths.losses import LOSSES, PAIRWISE_LOSSES
 from unexposed.sampling.marks import Marks
 
@@ -56,34 +51,6 @@ def test_a_given_exposure_replaces_any_kind_of_table(exposure: str) -> None:
     assert_agrees(CpuEngine, objective, "float32", marked="pairs", exposure=exposure, steps=40)
 
 
-@pytest.mark.parametrize("objective", [Objective("low_variance"), *LEARNED], ids=spoken)
-def test_marks_that_say_what_a_log_says_change_nothing(objective: Objective) -> None:
-    problem = random_problem(item_weights=True)
-    pairs = problem.samples.pairs()
-    nothing = np.full(len(pairs), np.nan, dtype=np.float32)
-    marked = replace(problem.samples, marks=Marks(pairs.click, pairs.weight, nothing))
-    for kind in (ReferenceEngine, CpuEngine):
-        plain, same = (new_engine(kind, problem, objective) for _ in range(2))
-        losses = [
-            plain.epoch(problem.samples, batch_size=90),
-            same.epoch(marked, batch_size=90),
-        ]
-        assert losses[0] == pytest.approx(losses[1], rel=1e-12)
-        for name, table in plain.parameters().items():
-            np.testing.assert_allclose(same.parameters()[name], table, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("objective", [Objective("low_variance"), BILEVEL], ids=spoken)
-def test_any_number_of_threads_gives_marked_pairs_the_same_bits(objective: Objective) -> None:
-    problem = random_problem(n=1000, n_users=8 * CHUNK, n_items=5 * CHUNK, marked="pairs")
-    found = []
-    for threads in (1, 2):
-        engine = new_engine(CpuEngine, problem, objective, threads=threads)
-        engine.epoch(problem.samples, batch_size=430)
-        found.append(engine.parameters())
-    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
-
-
 # a given m does not learn
 
 
@@ -100,58 +67,6 @@ def test_where_every_m_is_given_the_exposure_stays_in_every_bit(strategy: Any) -
         engine.epoch(samples, batch_size=90)
         for name, table in engine.parameters().items():
             assert np.array_equal(table, start[name]) == (name in list(start)[2:]), name
-
-
-@pytest.mark.parametrize("strategy", ["bilevel", "bilevel_on_batch"])
-def test_the_hypergradient_of_a_given_m_is_zero_and_the_rest_is_the_closed_form(
-    strategy: Any,
-) -> None:
-    """dL/dα by autograd is Σ over pairs without a given m of dL/dm·∂m/∂α, in closed form."""
-    problem = random_problem(marked="pairs")
-    engine = new_engine(
-        ReferenceEngine, problem, Objective("low_variance", strategy), dtype="float64"
-    )
-    start = {name: torch.tensor(t).double() for name, t in engine.parameters().items()}
-    pairs, pad = problem.samples.pairs(), torch.ones(len(problem.validation)).double()
-    assert pairs.exposure is not None
-    users, items = (torch.tensor(column).long() for column in (pairs.users, pairs.items))
-    batch = bilevel.Pairs(
-        users, items, torch.tensor(pairs.click).double(), torch.tensor(pairs.weight).double()
-    )
-    theta = torch.tensor(problem.exposure["item"]).double()
-    gate = start["gate_weight"], start["gate_bias"][0]
-    learned = gated(
-        start["exposure_user_factors"][users], start["item_factors"][items], *gate, theta[items]
-    )
-    given = torch.tensor(pairs.exposure).double()
-    free = torch.isnan(given)
-    m = torch.where(free, learned, given)
-    tables = start["user_factors"], start["item_factors"]
-    eta = OPTIMISER.lookahead
-    if strategy == "bilevel":
-        guide = problem.validation
-        columns = (torch.tensor(column) for column in (guide.users, guide.items, guide.relevant))
-        of, what, relevant = columns
-        validation = bilevel.Pairs(of.long(), what.long(), relevant.double(), pad)
-        by_m = bilevel.factor_hypergradient(*tables, batch, m, validation, lookahead=eta)
-    else:
-        by_m = bilevel.factor_hypergradient_on_batch(*tables, batch, m, lookahead=eta)
-    assert by_m[~free].abs().max() > 0  # it would move the exposure if it were not given
-    expected = bilevel.factor_exposure_gradient(
-        torch.where(free, by_m, 0.0),
-        batch,
-        start["exposure_user_factors"],
-        start["item_factors"],
-        *gate,
-        theta,
-    )
-    engine.step(problem.samples)
-    decay, moments = OPTIMISER.exposure_weight_decay, engine.state()
-    for name, gradient in zip(list(start)[2:], expected, strict=True):
-        first = moments[f"{name}.first"] / 0.1  # Adam's first moment after a step
-        touched = np.unique(pairs.users) if name == "exposure_user_factors" else slice(None)
-        whole = gradient.reshape(start[name].shape).numpy() + decay * start[name].numpy()
-        np.testing.assert_allclose(first[touched], whole[touched], rtol=1e-8, atol=1e-12)
 
 
 # engines

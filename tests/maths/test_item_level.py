@@ -7,7 +7,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from unexposed.maths.bilevel import Pairs, factor_hypergradient
 from unexposed.maths.item_level import (
     FORMS,
     MOST,
@@ -24,6 +23,13 @@ from unexposed.maths.losses import low_variance
 N_USERS, N_ITEMS, DIM = 7, 5, 4
 FIXED = (DIM - 1, DIM - 2)  # rows [ω_u, b_u, 1] and [ω_i, 1, b_i]
 Array = NDArray[np.float64]
+
+
+class Pairs(NamedTuple):
+    users: torch.Tensor
+    items: torch.Tensor
+    click: torch.Tensor
+    weight: torch.Tensor
 
 
 class Problem(NamedTuple):
@@ -114,22 +120,11 @@ def assert_near(found, expected, *, error: float) -> None:
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_the_hypergradient_is_the_one_of_pairs_of_autograd_and_of_differences(problem, fixed):
+def test_the_hypergradient_is_the_one_of_autograd_and_of_differences(problem, fixed):
     found = hypergradient(
         problem.factors, problem.direction(fixed=fixed), problem.exposure, problem.block()
     )
-    pairs, m, tiny = problem.pairs(), torch.as_tensor(problem.exposure), 1e-7
-    by_pair = factor_hypergradient(
-        *problem.omega(),
-        pairs,
-        m[pairs.items],
-        problem.validation_pairs(),
-        lookahead=tiny,
-        fixed=FIXED if fixed else (None, None),
-    )
-    over_users = by_pair.reshape(N_USERS, N_ITEMS).sum(0).numpy() / tiny
-    assert_near(found, over_users, error=1e-5)
-
+    m, tiny = torch.as_tensor(problem.exposure), 1e-7
     leaf = m.clone().requires_grad_()
     value = after_step(problem, leaf, lookahead=tiny, fixed=fixed)
     (by_autograd,) = torch.autograd.grad(value, leaf)

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
-from unexposed.sampling.chances import EVEN, chances
+from unexposed.sampling.draw import EVEN, chances
 from unexposed.sampling.samples import Drawing
 
 EXPONENTS = pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
@@ -71,14 +71,6 @@ def test_unclicked_items_are_drawn_in_proportion_to_their_popularity(user, expon
     chance[CLICKED[user]] = 0
     assert count.sum() == 20_000 * len(CLICKED[user])
     assert_in_proportion(count, chance)
-
-
-@EXPONENTS
-@pytest.mark.parametrize("user", range(len(CLICKED)))
-def test_items_of_the_catalogue_are_drawn_in_proportion_to_their_popularity(user, exponent):
-    clicks = popular_log(12, *CLICKED)
-    count = drawn_for(user, clicks, Drawing(20_000, source="catalogue", exponent=exponent))
-    assert_in_proportion(count, clicks.item_counts.astype(float) ** exponent)
 
 
 def test_the_exponent_0_draws_the_bits_of_a_uniform_draw_without_a_table():

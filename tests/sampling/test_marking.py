@@ -118,16 +118,6 @@ def test_each_pair_of_the_traffic_comes_once_an_epoch_in_another_place_each_time
     assert len(places) == 20
 
 
-def test_an_item_drawn_for_a_click_counts_nothing_where_the_traffic_judges_the_pair():
-    sampler = MarkedSampler(Drawing(200).sampler(LOG), Marking(traffic=traffic()))
-    pairs = sampler.draw(np.random.default_rng(0)).pairs()
-    drawn = (pairs.click == 0) & np.isnan(pairs.exposure)
-    judged = np.array([pair in JUDGED for pair in zip(pairs.users, pairs.items, strict=True)])
-    assert (drawn & judged).any()
-    assert (pairs.weight[drawn & judged] == 0).all()
-    assert (pairs.weight[drawn & ~judged] == 1).all()
-
-
 def test_a_pairwise_loss_compares_relevant_traffic_with_the_irrelevant_of_its_user():
     sampler = MarkedSampler(
         Drawing(2).sampler(LOG), Marking(traffic=traffic(), traffic_weight=3.0, negatives=2)

@@ -11,7 +11,6 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.share import cut
 from unexposed.maths.relevance import normal
-from unexposed.sampling import draw_own
 from unexposed.sampling.samples import Drawing, Samples
 
 
@@ -58,18 +57,6 @@ def test_ranks_draw_the_samples_of_one_process_each_its_own(clicks, drawing, siz
         assert found.total == len(clicks)
         seen += len(found)
     assert seen == len(clicks)
-
-
-def test_any_number_of_threads_gives_a_rank_the_same_samples():
-    own = cut(LARGE, Rank(1, 3))
-    given: Any = (own.items, own.user_start, own.n_items, 3)
-    one, two, five = (
-        draw_own.own_samples(*given, share=own.share, seed=np.uint64(1), threads=threads)
-        for threads in (1, 2, 5)
-    )
-    for column, *others in zip(one, two, five, strict=True):
-        for other in others:
-            np.testing.assert_array_equal(column, other)
 
 
 def peak(work: Callable[[], Any]) -> int:

@@ -80,16 +80,6 @@ def test_negatives_are_uniform_however_much_of_the_catalogue_a_user_clicked(clic
     assert chi_squared < left - 1 + 5 * np.sqrt(2 * left)
 
 
-def test_negatives_from_the_catalogue_are_uniform_on_all_items():
-    n = 4000
-    drawing = Drawing(n, source="catalogue")
-    samples = drawing.samples(LOG, np.random.default_rng(4))
-    assert clicked_pairs(samples) == pairs_of(LOG)
-    assert (np.diff(samples.start) == 1 + n).all()  # even for a user who clicked everything
-    count = drawn_counts(samples, LOG) / (n * LOG.user_counts[:, None])
-    np.testing.assert_allclose(count, 1 / 6, atol=0.03)  # 5 sd
-
-
 @pytest.mark.parametrize(
     "drawing", [Drawing(2), Drawing(2, every_pair=True), Drawing(2, source="catalogue")], ids=str
 )
@@ -270,24 +260,3 @@ def test_the_expected_weight_of_an_unclicked_pair_is_its_mean_weight_over_epochs
     weighs_all = drawing.weighting == "unbiased" or drawing.every_pair
     assert (found == 1).all() == weighs_all
     assert np.isfinite(drawing.expected_weight(LOG, np.array([2]))).all()  # it clicked everything
-
-
-@pytest.mark.parametrize("size", [1, 4, 7, 100])
-def test_the_batches_of_ranks_are_together_those_of_one_process(size):
-    whole = Drawing(2).samples(LOG, np.random.default_rng(0))
-    rank = np.arange(LOG.n_users) % 2
-    parts = []
-    for own in (rank == 0, rank == 1):
-        row = np.full(LOG.n_users, -1, dtype=np.int32)
-        row[own] = np.arange(own.sum())
-        parts.append((np.flatnonzero(own), list(whole.own(row).batches(size))))
-    batches = list(whole.batches(size))
-    assert all(len(found) == len(batches) for _, found in parts)
-    for number, batch in enumerate(batches):
-        clicks = {}
-        for users, found in parts:
-            own = found[number]
-            assert own.n_clicks == len(batch)
-            for at, (user, *others) in zip(own.position, each_click(own), strict=True):
-                clicks[int(at)] = (int(users[user]), *others)
-        assert [clicks[at] for at in range(len(batch))] == list(each_click(batch))

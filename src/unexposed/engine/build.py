@@ -5,11 +5,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from unexposed.engine import cuda
-from unexposed.engine.closed_form import NO_MARKS
 from unexposed.engine.cpu.engine import CpuEngine
-from unexposed.engine.cuda.device import take_card
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import (
+    NO_MARKS,
     PRODUCT,
     Engine,
     Initial,
@@ -67,5 +66,5 @@ def build(
         given |= {"marked": marked, "exchange": shared}
         return CpuEngine(objective, optimiser, parameters, **given)
     if shared is not None:
-        take_card()
+        cuda.take_card()
     return CudaEngine(objective, optimiser, parameters, exchange=shared, **given)

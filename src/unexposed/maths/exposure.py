@@ -72,25 +72,9 @@ def gated(
     otherwise −log m would move ωᵢ, and a clicked pair would have a hypergradient.
     """
     item_vector = item_vector.detach()
-    gate_logit, seen_logit = _logits(user_vector, item_vector, gate_weight, gate_bias, offset)
-    return _mixed(sigmoid(gate_logit), sigmoid(seen_logit), popularity)
-
-
-def gated_gradient(
-    user_vector: Tensor,
-    item_vector: Tensor,
-    gate_weight: Tensor,
-    gate_bias: Tensor,
-    popularity: Tensor,
-    *,
-    offset: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """∂m/∂eᵤ (B, dim), ∂m/∂w (B, dim) and ∂m/∂b (B,) of each row."""
-    gate, seen = _logits(user_vector, item_vector, gate_weight, gate_bias, offset)
-    # σ′(z) = σ(z)·σ(−z)
-    by_seen = sigmoid(gate) * sigmoid(seen) * sigmoid(-seen)  # r·s(1 − s)
-    by_gate = (sigmoid(seen) - popularity) * sigmoid(gate) * sigmoid(-gate)  # (s − θ)·r(1 − r)
-    return by_seen[:, None] * item_vector, by_gate[:, None] * item_vector, by_gate
+    gate = sigmoid(item_vector @ gate_weight + gate_bias)
+    seen = sigmoid((user_vector * item_vector).sum(-1) + offset)
+    return _mixed(gate, seen, popularity)
 
 
 def gated_array(
@@ -111,12 +95,3 @@ def gated_array(
 def _mixed(gate: Any, seen: Any, popularity: Any) -> Any:
     """r·s + (1 − r)·θ."""
     return gate * seen + (1 - gate) * popularity
-
-
-def _logits(
-    user_vector: Tensor, item_vector: Tensor, gate_weight: Tensor, gate_bias: Tensor, offset: float
-) -> tuple[Tensor, Tensor]:
-    """The logits of r and of σ(eᵤᵀωᵢ + offset), each (B,)."""
-    gate = item_vector @ gate_weight + gate_bias
-    seen = (user_vector * item_vector).sum(-1) + offset
-    return gate, seen

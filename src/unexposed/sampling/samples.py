@@ -12,9 +12,8 @@ from unexposed.data.clicks import Clicks
 from unexposed.data.pairs import Indices
 from unexposed.errors import InputError
 from unexposed.sampling import draw, draw_own
-from unexposed.sampling.chances import EVEN, Chances, chances
+from unexposed.sampling.draw import EVEN, Chances, Pool, chances
 from unexposed.sampling.marks import Marks
-from unexposed.sampling.pool import Pool
 from unexposed.workers import Workers, summed
 
 Weighting = Literal["none", "unbiased"]

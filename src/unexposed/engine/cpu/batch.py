@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unexposed.engine.cpu.compile import Array, jit, jit_entry, prefetch
+from unexposed.engine.cpu.compile import Array, jit, jit_entry, jit_inline, prefetch
 from unexposed.engine.cpu.layout import (
     BLOCK,
     CHUNK,
@@ -15,8 +15,10 @@ from unexposed.engine.cpu.layout import (
     Batch,
     Guide,
     Span,
+    Step,
     aligned_zeros,
 )
+from unexposed.engine.cpu.rows import add_scaled, fetch, hold, put_scaled, put_zero
 from unexposed.sampling.validation import ValidationSet
 
 
@@ -135,11 +137,8 @@ def lay_out_items(plan: Any, b: int, work: Any, span: Span, n: int) -> None:
             item_row[h] = span.item_row[first + h]
     places = work.place_items[b], item_row, item_start, item_at, plan.item_pairs[b]
     n_items = group(plan.pair_item[b], plan.n_pairs[b], listed, *places)
-    for h in range(n_items):
-        plan.item_sum[b, h] = h
-        plan.item_times[b, h] = item_start[h + 1] - item_start[h]
-        if listed > 0:
-            plan.item_times[b, h] = span.item_times[first + h]
+    for h in range(listed):
+        plan.item_times[b, h] = span.item_times[first + h]
     plan.n_items[b] = plan.n_sums[b] = n_items
     share_out(item_start, n_items, ROW_COST, CHUNK, plan.item_share[b])
 
@@ -205,6 +204,24 @@ def count_rows(
         for h in range(first, at):
             place[found[h]] = -1
         ends[n + 1] = at
+
+
+@jit_inline
+def sum_over_users(target: Array, at: int, users: Array, s: Step, b: int, h: int) -> None:
+    """target = Σ slope·(the user's row of the batch) over the pairs of an item."""
+    plan, work, dim = s.plan, s.work, s.tables.dim
+    item_pairs, user_at, slope = plan.item_pairs[b], plan.pair_user_at[b], work.slope
+    begin, end, last = plan.item_start[b, h], plan.item_start[b, h + 1], plan.n_pairs[b] - 1
+    if begin == end:  # an item of other workers
+        put_zero(target, at, dim)
+        return
+    k = item_pairs[begin]
+    put_scaled(target, at, users, dim * user_at[k], slope[k], dim)
+    for j in range(begin + 1, end):
+        k = item_pairs[j]
+        fetch(users, dim * user_at[item_pairs[min(j + FAR, last)]], dim)
+        add_scaled(target, at, users, dim * user_at[k], slope[k], dim)
+    hold(target, at, s.tables.fixed_of_items, 0)
 
 
 # validation pairs -------------------------------------------------------------------------------

@@ -12,27 +12,45 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from unexposed.engine.closed_form import check_objective, check_samples, loss_code
 from unexposed.engine.cpu.batch import new_guide
 from unexposed.engine.cpu.compile import on_threads
 from unexposed.engine.cpu.formulas import LOSS_CODES
-from unexposed.engine.cpu.lanes import whole
 from unexposed.engine.cpu.layout import (
+    BLOCK,
+    CHUNK,
+    GATE_ROWS,
+    LINE,
     PHASES,
+    PLAN,
     STRATEGY_CODES,
     USERS,
+    WORK,
     Batch,
+    Guide,
     Options,
     PairMarks,
+    Plan,
     Span,
     Step,
     Tables,
+    Work,
     Workers,
     aligned_zeros,
+    arrays,
 )
-from unexposed.engine.cpu.space import Pace, Space
+from unexposed.engine.cpu.rows import whole
 from unexposed.engine.cpu.step import run
-from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser, put_back
+from unexposed.engine.objective import (
+    FACTORS,
+    PRODUCT,
+    Initial,
+    Objective,
+    Optimiser,
+    check_objective,
+    check_samples,
+    loss_code,
+    put_back,
+)
 from unexposed.engine.workers import RowSums, Shared, threads_of
 from unexposed.maths.relevance import Relevance
 from unexposed.sampling.marks import Marks
@@ -46,6 +64,7 @@ BATCHES = 64  # whose items workers tell each other at once
 ALONE = Workers(0, True, np.zeros(1, dtype=np.int64))
 NOTHING = np.zeros(0, dtype=np.int64), *(np.zeros(0, dtype=np.int32) for _ in range(2))
 SPAN = 4_000_000  # about the pairs of one call to the kernel, which cannot be interrupted
+RETRY = 16  # calls after which the slower number of threads is tried again
 PAIRS_A_THREAD = 128  # of a batch; with fewer, threads mostly wait for each other
 
 
@@ -263,7 +282,7 @@ class CpuEngine:
             self._steps = int(batches.before[-1]) + 1
         return losses
 
-    def _space_for(self, clicks: int, pairs: int, n_threads: int, marked: bool) -> Space:
+    def _space_for(self, clicks: int, pairs: int, n_threads: int, marked: bool) -> "Space":
         """Room for such batches; where workers share them, room for somewhat larger ones."""
         if self._space is None or not self._space.holds(clicks, pairs, n_threads, marked):
             if self._shared is not None:
@@ -286,3 +305,75 @@ class CpuEngine:
 def _pair_marks(marks: Marks) -> PairMarks:
     columns = (marks.click, marks.weight, marks.exposure)
     return PairMarks(*(np.require(c, np.float32, ["C", "W"]) for c in columns))
+
+
+class Pace:
+    """How many threads to use: all, or one where other programs keep the cores busy.
+
+    Threads wait for each other many times a batch, so they are slower than a single thread
+    unless all of them run. Any number gives the same bits: the engine takes the faster.
+    """
+
+    def __init__(self, threads: int, *, fixed: bool) -> None:
+        self._all, self._fixed = threads, fixed
+        self._seconds: dict[int, float] = {}  # for a click, when last tried
+        self._calls = 0
+
+    def threads(self, *, most: int) -> int:
+        many = min(self._all, most)
+        if self._fixed or many == 1:
+            return many
+        untried = [n for n in (many, 1) if n not in self._seconds]
+        if untried:
+            return untried[0]
+        faster, slower = sorted((many, 1), key=lambda n: self._seconds[n])
+        return slower if self._calls % RETRY == 0 else faster
+
+    def note(self, threads: int, seconds: float) -> None:
+        self._calls += 1
+        self._seconds[threads] = seconds
+
+
+class Space:
+    """The arrays that the kernel writes, for batches up to some size and one number of threads."""
+
+    def __init__(
+        self,
+        guide: Guide,
+        *,
+        clicks: int,
+        pairs: int,
+        threads: int,
+        marked: bool,
+        on_batch: bool,
+        n_users: int,
+        n_items: int,
+        width: int,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._holds = (clicks, pairs, threads, marked)
+        sizes = {
+            "batches": threads,
+            "threads": threads,
+            "clicks": clicks,
+            "pairs": pairs,
+            "marked_pairs": pairs if marked else 0,
+            "dim": width,
+            "gate": GATE_ROWS * width,
+            "line": LINE,
+            "kinds": 3,
+            "chunks": pairs // CHUNK + 1,
+            "ahead_clicks": clicks if on_batch else 0,
+            "ahead_pairs": pairs if on_batch else 0,
+            "guide_groups": int(np.diff(guide.item_part).max(initial=0)),
+            "guide_blocks": int(np.diff(guide.item_blocks[guide.item_part]).max(initial=0)),
+            "own": max(BLOCK, int(np.diff(guide.user_start).max(initial=0))),
+            "n_users": n_users,
+            "n_items": n_items,
+        }
+        self.plan = Plan(*arrays(PLAN, sizes, dtype))
+        self.work = Work(*arrays(WORK, sizes, dtype))
+
+    def holds(self, clicks: int, pairs: int, n_threads: int, marked: bool) -> bool:
+        most_clicks, most_pairs, *others = self._holds
+        return others == [n_threads, marked] and clicks <= most_clicks and pairs <= most_pairs

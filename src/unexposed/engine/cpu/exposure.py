@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from unexposed.engine.cpu.batch import sum_over_users
 from unexposed.engine.cpu.compile import Array, jit, jit_inline
 from unexposed.engine.cpu.formulas import (
     all_odds_against,
@@ -46,22 +47,12 @@ from unexposed.engine.cpu.rows import (
     fetch,
     hold,
     put,
-    put_scaled,
     put_zero,
     sum_up,
     two_dots,
 )
 
 # exposure of pairs ----------------------------------------------------------------------------
-
-
-@jit_inline
-def known_or(m: float, s: Step, b: int, k: Any) -> float:
-    """The m that is given for pair k, or this m where none is."""
-    if s.marked is None:
-        return m
-    known = float(s.plan.pair_known[b, k])
-    return m if known != known else known  # NaN: not given
 
 
 @jit_inline
@@ -147,6 +138,21 @@ def look_ahead_slopes(s: Step, b: int, begin: int, end: int) -> None:
             work.slope[k] = -options.lookahead * weight[k] * rise
 
 
+@jit_inline
+def row_of(s: Step, b: int, h: int) -> int:
+    """The row of `on_items` for ω′ and g of an item; −1: it needs neither."""
+    return s.plan.item_sum[b, h] if s.options.strategy == BILEVEL else h
+
+
+@jit_inline
+def ahead_of(s: Step, b: int, h: int) -> tuple[Array, int]:
+    """The table and the place of ω′_i."""
+    if s.options.strategy == BILEVEL:
+        number = s.guide.item_number[s.plan.item_row[b, h]]
+        return s.guide.ahead_items, s.tables.dim * number
+    return s.work.ahead_items, s.tables.dim * h
+
+
 @jit
 def sum_ahead_items(s: Step, b: int, thread: int) -> None:
     """−η·Σ weight·∂L2/∂x·ω_u of every item that needs ω′; ω_i is added by the first worker."""
@@ -154,32 +160,32 @@ def sum_ahead_items(s: Step, b: int, thread: int) -> None:
     dim, users, slope = t.dim, t.users, work.slope
     item_pairs, user_at, user_row = plan.item_pairs[b], plan.pair_user_at[b], plan.user_row[b]
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        at = dim * plan.item_sum[b, h]
+        at = dim * row_of(s, b, h)
         if at < 0:
             continue
+        target = work.on_items
+        if s.workers.address == 0:
+            target, at = ahead_of(s, b, h)
         if s.workers.leads:
-            put(work.on_items, at, t.items, 3 * dim * plan.item_row[b, h], dim)
+            put(target, at, t.items, 3 * dim * plan.item_row[b, h], dim)
         else:
-            put_zero(work.on_items, at, dim)
+            put_zero(target, at, dim)
         for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
             k = item_pairs[j]
-            add_scaled(work.on_items, at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
+            add_scaled(target, at, users, 3 * dim * user_row[user_at[k]], slope[k], dim)
 
 
 @jit
 def put_ahead_items(s: Step, b: int, thread: int) -> None:
     """ω′_i, from the sums."""
-    t, plan, guide, work = s.tables, s.plan, s.guide, s.work
-    dim = t.dim
+    plan, dim = s.plan, s.tables.dim
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        row = plan.item_sum[b, h]
-        if row < 0:
-            continue
-        ahead, at = work.ahead_items, h
-        if s.options.strategy == BILEVEL:
-            ahead, at = guide.ahead_items, guide.item_number[plan.item_row[b, h]]
-        put(ahead, dim * at, work.on_items, dim * row, dim)
-        hold(ahead, dim * at, t.fixed_of_items, 1)
+        row = row_of(s, b, h)
+        if row >= 0:
+            ahead, at = ahead_of(s, b, h)
+            if s.workers.address != 0:
+                put(ahead, at, s.work.on_items, dim * row, dim)
+            hold(ahead, at, s.tables.fixed_of_items, 1)
 
 
 # g = ∂L/∂ω at ω′, and how pairs lie along it ----------------------------------------------------
@@ -211,40 +217,55 @@ def validate_items(s: Step, b: int, part: int, thread: int) -> None:
 
 @jit
 def sum_along_items(s: Step, b: int, part: int, thread: int) -> None:
-    """g_i of every item: from its blocks of validation pairs, or over its pairs (BiOpt2)."""
+    """g_i of every item: from its blocks of validation pairs, or over its pairs (BiOpt2).
+
+    A worker that is alone goes along it while it is at hand.
+    """
     plan, guide, work, dim = s.plan, s.guide, s.work, s.tables.dim
-    if s.options.strategy == BILEVEL_ON_BATCH:
-        for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-            sum_over_users(work.ahead_users, s, b, h)
-        return
-    first_block = guide.item_blocks[guide.item_part[part]]
+    first_block, alone = guide.item_blocks[guide.item_part[part]], s.workers.address == 0
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        of, at = plan.item_guide[b, h], dim * plan.item_sum[b, h]
-        if of < 0:
+        target, at = work.on_items, dim * row_of(s, b, h)
+        if at < 0:
             continue
-        first, last = guide.item_blocks[of] - first_block, guide.item_blocks[of + 1] - first_block
-        if first == last:
-            put_zero(work.on_items, at, dim)
-            continue
-        put(work.on_items, at, work.blocks, dim * first, dim)
-        for j in range(first + 1, last):
-            add_scaled(work.on_items, at, work.blocks, dim * j, 1, dim)
+        if alone:
+            target, at = work.own[thread], 0
+        if s.options.strategy == BILEVEL_ON_BATCH:
+            sum_over_users(target, at, work.ahead_users, s, b, h)
+        else:
+            of = plan.item_guide[b, h]
+            first, last = (
+                guide.item_blocks[of] - first_block,
+                guide.item_blocks[of + 1] - first_block,
+            )
+            if first == last:  # of other workers
+                put_zero(target, at, dim)
+            else:
+                put(target, at, work.blocks, dim * first, dim)
+            for j in range(first + 1, last):
+                add_scaled(target, at, work.blocks, dim * j, 1, dim)
+        if alone:
+            go_along_item(s, b, h, target, at)
 
 
 @jit
 def go_along_items(s: Step, b: int, thread: int) -> None:
-    """gᵢᵀωᵤ of every unclicked pair, from the sums; a click has no hypergradient (appendix B)."""
+    """gᵢᵀωᵤ of every pair, from the sums of all workers."""
+    for h in range(s.plan.item_share[b, thread], s.plan.item_share[b, thread + 1]):
+        row = row_of(s, b, h)
+        if row >= 0:
+            go_along_item(s, b, h, s.work.on_items, s.tables.dim * row)
+
+
+@jit_inline
+def go_along_item(s: Step, b: int, h: int, direction: Array, at: int) -> None:
+    """Add gᵢᵀωᵤ of every unclicked pair; a click has no hypergradient (appendix B)."""
     t, plan, work = s.tables, s.plan, s.work
-    for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        at = t.dim * plan.item_sum[b, h]
-        if at < 0:
-            continue
-        hold(work.on_items, at, t.fixed_of_items, 0)
-        for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
-            k = plan.item_pairs[b, j]
-            if plan.pair_click[b, k] == 0:
-                user = 3 * t.dim * plan.user_row[b, plan.pair_user_at[b, k]]
-                work.along[k] += dot(work.on_items, at, t.users, user, t.dim)
+    hold(direction, at, t.fixed_of_items, 0)
+    for j in range(plan.item_start[b, h], plan.item_start[b, h + 1]):
+        k = plan.item_pairs[b, j]
+        if plan.pair_click[b, k] == 0:
+            user = 3 * t.dim * plan.user_row[b, plan.pair_user_at[b, k]]
+            work.along[k] += dot(direction, at, t.users, user, t.dim)
 
 
 @jit
@@ -383,22 +404,3 @@ def step_gate(s: Step) -> None:
     t, work, rates = s.tables, s.work, s.work.rates[0, GATE_RATES]
     adam(t.gate, 0, work.on_items, 0, rates, t.dim)
     adam(t.gate, 1, work.on_items, t.dim, rates, t.dim)
-
-
-@jit_inline
-def sum_over_users(users: Array, s: Step, b: int, h: int) -> None:
-    """Σ slope·(the user's row of the batch) over the pairs of an item, in its row of `on_items`."""
-    plan, work, dim = s.plan, s.work, s.tables.dim
-    item_pairs, user_at, slope = plan.item_pairs[b], plan.pair_user_at[b], work.slope
-    begin, end, last = plan.item_start[b, h], plan.item_start[b, h + 1], plan.n_pairs[b] - 1
-    target, at = work.on_items, dim * h
-    if begin == end:  # an item of other workers
-        put_zero(target, at, dim)
-        return
-    k = item_pairs[begin]
-    put_scaled(target, at, users, dim * user_at[k], slope[k], dim)
-    for j in range(begin + 1, end):
-        k = item_pairs[j]
-        fetch(users, dim * user_at[item_pairs[min(j + FAR, last)]], dim)
-        add_scaled(target, at, users, dim * user_at[k], slope[k], dim)
-    hold(target, at, s.tables.fixed_of_items, 0)

@@ -104,9 +104,9 @@ PLAN: dict[str, tuple[str, ...]] = {  # one row for each batch that is laid out
     "item_row": (INT, "batches", "pairs"),
     "item_start": (INT, "batches", "pairs+2"),
     "item_pairs": (INT, "batches", "pairs"),
-    "item_times": (INT, "batches", "pairs"),  # the pairs of each item, of all workers
+    "item_times": (INT, "batches", "pairs"),  # of several workers: all their pairs of each item
     "item_share": (INT, "batches", "threads+1"),
-    "item_sum": (INT, "batches", "pairs"),  # the row of `on_items` for ω′ and g, −1: none needed
+    "item_sum": (INT, "batches", "pairs"),  # by validation pairs: the row of `on_items`, or −1
     "n_sums": (INT, "batches"),
     "user_guide": (INT, "batches", "clicks"),  # the user's group of validation pairs, −1 without
     "item_guide": (INT, "batches", "pairs"),

@@ -9,10 +9,19 @@ Sums over the users of an item stand in `on_items`. Where several workers train 
 the sums of its own users, and they add them up there (`workers.py`).
 """
 
+from typing import Any
+
 import numpy as np
 
-from unexposed.engine.cpu.batch import find_guides, lay_out_items, lay_out_pairs
-from unexposed.engine.cpu.compile import Array, call_python, jit, jit_entry, wait_for_all
+from unexposed.engine.cpu.batch import find_guides, lay_out_items, lay_out_pairs, sum_over_users
+from unexposed.engine.cpu.compile import (
+    Array,
+    call_python,
+    jit,
+    jit_entry,
+    jit_inline,
+    wait_for_all,
+)
 from unexposed.engine.cpu.exposure import (
     exposure_of,
     find_gates,
@@ -20,7 +29,6 @@ from unexposed.engine.cpu.exposure import (
     go_along_batch_users,
     go_along_items,
     go_along_users,
-    known_or,
     look_ahead,
     put_ahead_items,
     step_exposure_users,
@@ -28,7 +36,6 @@ from unexposed.engine.cpu.exposure import (
     sum_ahead_items,
     sum_along_items,
     sum_gate,
-    sum_over_users,
     validate_items,
 )
 from unexposed.engine.cpu.formulas import (
@@ -141,6 +148,15 @@ def learned_slopes(s: Step, b: int, begin: int, end: int) -> None:
         work.loss[k] = mean * weight[k] * low_variance_value(odds, click[k], m, q)
 
 
+@jit_inline
+def known_or(m: float, s: Step, b: int, k: Any) -> float:
+    """The m that is given for pair k, or this m where none is."""
+    if s.marked is None:
+        return m
+    known = float(s.plan.pair_known[b, k])
+    return m if known != known else known  # NaN: not given
+
+
 @jit
 def pairwise_slopes(s: Step, b: int, begin: int, end: int) -> None:
     """∂/∂x of `losses.PAIRWISE_LOSSES`, for a click and each item drawn for it."""
@@ -178,7 +194,7 @@ def sum_items(s: Step, b: int, thread: int) -> None:
         for h in range(last, min(last + CHUNK, stop)):
             fetch(t.items, 3 * dim * plan.item_row[b, h], 3 * dim)
         for h in range(first, last):
-            sum_over_users(s.work.old_users, s, b, h)
+            sum_over_users(s.work.on_items, dim * h, s.work.old_users, s, b, h)
         if s.workers.address == 0:
             step_items(s, b, first, last, thread)
 
@@ -189,7 +205,9 @@ def step_items(s: Step, b: int, first: int, last: int, thread: int) -> None:
     t, plan, guide, work = s.tables, s.plan, s.guide, s.work
     dim, rates, mean = t.dim, work.rates[thread, RELEVANCE_RATES], 1.0 / plan.n_clicks[b]
     for h in range(first, last):
-        item, terms = plan.item_row[b, h], plan.item_times[b, h]
+        item, terms = plan.item_row[b, h], plan.item_start[b, h + 1] - plan.item_start[b, h]
+        if s.workers.address != 0:
+            terms = plan.item_times[b, h]
         adam_of_terms(t.items, item, work.on_items, dim * h, rates, terms * mean, t.decays, dim)
         if s.options.strategy == BILEVEL and guide.item_number[item] >= 0:
             put(guide.ahead_items, dim * guide.item_number[item], t.items, 3 * dim * item, dim)
@@ -238,7 +256,7 @@ def use(s: Step, b: int, phase: int, thread: int) -> None:
     """What a phase does with its sums over the users of all workers."""
     if phase == AHEAD:
         put_ahead_items(s, b, thread)
-    elif phase == ALONG:
+    elif phase == ALONG and s.workers.address != 0:
         go_along_items(s, b, thread)
     elif phase == GATE and thread == 0:
         step_gate(s)

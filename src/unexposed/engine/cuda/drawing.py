@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
-from unexposed.engine.cuda.device import load
+from unexposed.engine.cuda import load
 from unexposed.errors import InputError
 from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Drawing, Samples

@@ -18,12 +18,21 @@ from numpy.typing import NDArray
 
 from unexposed.data.clicks import Clicks
 from unexposed.engine.adam import BETA1, BETA2, EPSILON
-from unexposed.engine.closed_form import NO_MARKS, check_objective, check_samples, loss_code
-from unexposed.engine.cuda.device import load
+from unexposed.engine.cuda import load
 from unexposed.engine.cuda.divided import Span, Sums, batches_a_span
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
-from unexposed.engine.cuda.space import Space
-from unexposed.engine.objective import FACTORS, PRODUCT, Initial, Objective, Optimiser
+from unexposed.engine.cuda.space import Space, clicks_at_once, rounded, tile_of
+from unexposed.engine.objective import (
+    FACTORS,
+    NO_MARKS,
+    PRODUCT,
+    Initial,
+    Objective,
+    Optimiser,
+    check_objective,
+    check_samples,
+    loss_code,
+)
 from unexposed.engine.workers import Exchange
 from unexposed.errors import InputError
 from unexposed.late import Dtype, Tensor, torch
@@ -31,10 +40,7 @@ from unexposed.maths.relevance import Relevance
 from unexposed.sampling.samples import Drawing, Samples
 from unexposed.sampling.validation import ValidationSet
 
-CHUNK = 1 << 24  # pairs on the GPU at a time
 STEPS_A_GRAPH = 16
-LARGE_BATCH = 4096  # pairs; from here on there are enough programs to give each more of them
-SMALL_TILE, LARGE_TILE = (8, 4), (32, 8)  # pairs and warps of a program
 GUIDE_TILE = 32  # validation pairs of a program
 
 # the kernels of a step, each with its phase, by strategy
@@ -113,10 +119,10 @@ class CudaEngine:
             return self._divided_epoch(samples, batch_size, self._sums)
         batch_size = max(1, min(batch_size, len(samples)))
         bounds = samples.start[[*range(0, len(samples), batch_size), len(samples)]]
-        most = _rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
+        most = rounded(int(np.diff(bounds).max(initial=1)))  # pairs of a batch
         self._loss.zero_()
         self._weigh_items(samples.item_weight)
-        for part in samples.batches(_chunk(most, batch_size)):
+        for part in samples.batches(clicks_at_once(most, batch_size)):
             space = self._room(batch_size, most, -(-len(part) // batch_size))
             space.copy(part)
             self._run(space, len(part), len(part.items))
@@ -134,7 +140,7 @@ class CudaEngine:
         """Learn as `epoch` does, from the sampler's next epoch, drawn on the GPU."""
         n, each = len(sampler), sampler.pairs_a_click
         batch_size = max(1, min(batch_size, n))
-        chunk = _chunk(batch_size * each, batch_size)
+        chunk = clicks_at_once(batch_size * each, batch_size)
         sampler.next_epoch()
         self._loss.zero_()
         self._weigh_items(sampler.item_weight)
@@ -315,7 +321,7 @@ class CudaEngine:
 
     def _step(self, space: Space) -> None:
         """Launch the kernels of a step."""
-        tile = _tile(space.batch_size, space.pairs)
+        tile = tile_of(space.batch_size, space.pairs)
         arguments = self._arguments | space.columns | {"batch_size": space.batch_size}
         arguments["OPENS"] = True
         for name, phase in KERNELS_OF_A_STEP[self._strategy]:
@@ -358,7 +364,9 @@ class CudaEngine:
         self._loss.zero_()
         self._weigh_items(samples.item_weight)
         pairs = sums.number(len(samples.items))  # of all ranks
-        tile = _tile(samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks))
+        tile = tile_of(
+            samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks)
+        )
         items = self._tables["item_factors"]
         each = batches_a_span(samples, batch_size, pairs, len(items))
         for part in samples.batches(batch_size * each):
@@ -391,24 +399,3 @@ class CudaEngine:
 
     def _mean_loss(self, clicks: int, batch_size: int) -> float:
         return float(self._loss.item()) / max(1, -(-clicks // batch_size))
-
-
-def _tile(clicks: int, pairs: int, *, batch: int | None = None) -> tuple[int, int, int]:
-    """Pairs and warps of a program, and the pairs of a click that it takes at a time.
-
-    `batch` is how many pairs a batch has, where `clicks` and `pairs` are not of one batch.
-    """
-    rows, warps = SMALL_TILE if (pairs if batch is None else batch) < LARGE_BATCH else LARGE_TILE
-    each = min(rows, 1 << max(0, -(-pairs // max(1, clicks)) - 1).bit_length())
-    return rows, warps, each
-
-
-def _chunk(pairs: int, batch_size: int) -> int:
-    """How many clicks lie on the GPU at a time: whole batches of this many pairs each."""
-    return max(1, CHUNK // pairs) * batch_size
-
-
-def _rounded(pairs: int) -> int:
-    """Round up by at most an eighth, so that the batches of the next epoch fit too."""
-    unit = 1 << max(0, pairs.bit_length() - 4)
-    return -(-pairs // unit) * unit
