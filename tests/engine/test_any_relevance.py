@@ -228,28 +228,6 @@ def test_a_step_descends_the_losses_of_its_strategy(strategy, model):
         np.testing.assert_allclose(found[name], expected, atol=1e-7, err_msg=name)
 
 
-def test_exposure_decays_once_for_each_touched_row_and_has_its_own_rates():
-    rates = {"exposure_learning_rate": 0.02, "gate_pace": 0.25}
-    model = MODELS["bent"]
-    plain, decaying = (
-        step(
-            model,
-            Objective("low_variance", "joint"),
-            start(model),
-            optimiser=Optimiser(1e-3, 0.0, exposure_weight_decay=decay, **rates),
-            exposure=POPULARITY,
-        )
-        for decay in (0.0, 0.1)
-    )
-    for name, rate in zip(ALPHA, (0.02, 0.005, 0.005), strict=True):
-        decay = 0.1 * start(model)[name]
-        if name == "exposure_user_factors":
-            decay[[1, 2, 4]] = 0  # users without a pair; user 0 has six
-        np.testing.assert_allclose(decaying[0][name] - plain[0][name], decay, atol=1e-12)
-        expected = start(model)[name] - rate * np.sign(decaying[0][name])  # Adam's first step
-        np.testing.assert_allclose(decaying[1][name], expected, atol=1e-6)
-
-
 def test_a_weight_of_a_feature_decays_once_for_each_pair_of_an_item_that_has_it():
     model = MODELS["features"]
     parameters = {name: table for name, table in start(model).items() if name not in ALPHA}

@@ -8,7 +8,6 @@ TRITON_INTERPRET=1 python -m pytest tests/engine
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,12 @@ from engine_problem import (
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.engine import cuda
-from unexposed.engine.cuda import engine as cuda_engine
+from unexposed.engine.cuda import space
 from unexposed.engine.cuda.drawing import DeviceClicks, DeviceSampler
 from unexposed.engine.cuda.engine import CudaEngine
 from unexposed.engine.objective import Objective
 from unexposed.engine.reference import ReferenceEngine
 from unexposed.errors import InputError
-from unexposed.maths.losses import LOSSES
 from unexposed.sampling.samples import Drawing
 
 BATCH = 5 if INTERPRETED else 32
@@ -63,7 +61,7 @@ def test_programs_of_many_pairs_give_the_reference_parameters(
     objective: Objective, drawn: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program takes many clicks, or one click in several turns."""
-    monkeypatch.setattr(cuda_engine, "LARGE_BATCH", 1)
+    monkeypatch.setattr(space, "LARGE_BATCH", 1)
     world = {"n": 5000, "sizes": (2000,), "steps": 9, "most_drawn": drawn}
     assert_agrees(CudaEngine, objective, dtype, **world)
 
@@ -94,31 +92,6 @@ def test_an_epoch_of_longer_batches_than_the_last_finds_room() -> None:
         expected = truth.epoch(samples, batch_size=batch_size)
         assert engine.epoch(samples, batch_size=batch_size) == pytest.approx(expected, rel=1e-9)
     assert distance(engine.parameters(), truth.parameters()) < 1e-9
-
-
-@needs_a_gpu
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter: the loss is infinite
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_surely_seen_pairs_with_large_logits_stay_finite(loss: str, scale: float) -> None:
-    problem = random_problem(n=30, scale=scale)
-    problem.exposure["item"] = np.ones(N_ITEMS, dtype=np.float32)
-    engine = new_engine(CudaEngine, problem, Objective(loss))
-    engine.epoch(problem.samples, batch_size=BATCH)
-    assert all(np.isfinite(table).all() for table in engine.parameters().values())
-
-
-@needs_a_gpu
-def test_an_epoch_longer_than_the_room_on_the_gpu_comes_in_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    problem = random_problem(n=5 * BATCH + 3)
-    whole, parts = (exact(CudaEngine, problem, replace(BILEVEL, validation_batch=7)) for _ in "ab")
-    loss = whole.epoch(problem.samples, batch_size=BATCH)
-    monkeypatch.setattr(cuda_engine, "CHUNK", 2 * 4 * BATCH)  # pairs of about two batches
-    assert parts.epoch(problem.samples, batch_size=BATCH) == pytest.approx(loss, rel=1e-12)
-    assert parts._space.columns["click_user"].numel() < len(problem.samples)
-    assert distance(parts.parameters(), whole.parameters()) < 1e-9
 
 
 # samples drawn on the GPU
@@ -198,12 +171,6 @@ def test_the_order_of_the_clicks_is_new_each_epoch() -> None:
 
 
 @needs_a_gpu
-def test_every_pair_is_left_to_the_host() -> None:
-    with pytest.raises(InputError, match="every pair"):
-        sampler(unlike_users(), Drawing(1, every_pair=True))
-
-
-@needs_a_gpu
 @both_losses
 def test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach(
     loss: str, monkeypatch: pytest.MonkeyPatch
@@ -212,8 +179,8 @@ def test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach(
     drawing = Drawing(2, "unbiased", exponent=0.5)
     here, there = (exact(CudaEngine, problem, Objective(loss)) for _ in "ab")
     on_gpu, on_host = sampler(clicks, drawing), sampler(clicks, drawing)
-    monkeypatch.setattr(cuda_engine, "CHUNK", 3 * 30)  # pairs of a batch
-    monkeypatch.setattr(cuda_engine, "LARGE_BATCH", 1)
+    monkeypatch.setattr(space, "CHUNK", 3 * 30)  # pairs of a batch
+    monkeypatch.setattr(space, "LARGE_BATCH", 1)
     for _ in range(2):
         expected = here.epoch(on_host.draw(), batch_size=30)
         assert there.train_epoch(on_gpu, batch_size=30) == pytest.approx(expected, rel=1e-9)
@@ -232,7 +199,9 @@ def test_without_a_gpu_the_error_says_what_is_missing() -> None:
 
 ENGINES = str(Path(__file__).with_name("test_engines.py"))
 AGREES = f"{ENGINES}::test_an_engine_gives_the_parameters_of_the_reference"
-OF_RANKS = f"{Path(__file__).with_name('test_exchange_cuda.py')}::test_ranks_on_cards_give_the"
+WORKERS = (
+    f"{Path(__file__).with_name('test_engine_workers.py')}::test_workers_give_the_parameters_of"
+)
 INTERPRETER_RUNS = {
     "learned exposure": [
         f"{AGREES}[loss=low_variance strategy=bilevel offset=2.5 steps=10-float64-cuda]",
@@ -243,7 +212,7 @@ INTERPRETER_RUNS = {
         "-float64-cuda]",
         f"{__file__}::test_programs_of_many_pairs_give_the_reference_parameters"
         "[low_variance-1-float64]",
-        f"{OF_RANKS}_parameters_of_one_process[bilevel in parts-3-float64]",
+        f"{WORKERS}_one_process[bilevel in parts-3-float64-cuda]",
     ],
     "given exposure and drawing": [
         f"{AGREES}[loss=low_variance exposure=item-float64-cuda]",
@@ -262,12 +231,13 @@ INTERPRETER_RUNS = {
         f"{__file__}::test_an_epoch_drawn_on_the_gpu_teaches_what_its_samples_teach[pairwise]",
         f"{__file__}::test_the_order_of_the_clicks_is_new_each_epoch",
         f"{ENGINES}::test_a_restored_engine_continues_as_the_saved_one[pairwise-cuda]",
-        f"{OF_RANKS}_parameters_of_one_process[bilevel_on_batch-2-float64]",
-        f"{OF_RANKS}_parameters_of_one_process[bpr-3-float64]",
+        f"{WORKERS}_one_process[bilevel_on_batch-3-float64-cuda]",
+        f"{WORKERS}_one_process[bpr-3-float64-cuda]",
     ],
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed: pip install triton")
 @pytest.mark.skipif(INTERPRETED or cuda.available(), reason="the tests above run here")
 @pytest.mark.parametrize("tests", INTERPRETER_RUNS.values(), ids=INTERPRETER_RUNS)

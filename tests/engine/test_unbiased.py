@@ -134,26 +134,6 @@ def test_the_expected_gradient_of_weighted_draws_is_the_gradient_of_the_sum_over
         assert (np.abs(mean - exact) / np.maximum(error, 1e-9)).max() > 10
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
-def test_the_expected_loss_of_weighted_draws_is_the_sum_over_all_pairs(exponent):
-    sampler, rng = Drawing(2, "unbiased", exponent=exponent).sampler(LOG), np.random.default_rng(3)
-    users, items = map(torch.tensor, FACTORS.values())
-    logit, seen = (users @ items.T).numpy(), EXPOSURE
-
-    def loss(pairs):
-        at = (pairs.users, pairs.items)
-        columns = (torch.tensor(column) for column in (logit[at], pairs.click, seen[at]))
-        value = LOSSES["low_variance"].value(*columns).numpy()
-        return (pairs.weight * value).sum(), value.sum()
-
-    found = np.array([loss(sampler.draw(rng).pairs()) for _ in range(3000)])
-    exact = float(loss_of_all_pairs("low_variance", users, items))
-    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
-    assert error[0] < 0.02 * exact
-    assert abs(mean[0] - exact) < 4 * error[0]
-    assert abs(mean[1] - exact) > 20 * error[1]  # of the same draws, each counted once
-
-
 @both_estimators
 def test_every_pair_gives_the_gradient_of_the_sum_over_all_pairs_exactly(loss):
     samples = Drawing(2, every_pair=True).samples(LOG, np.random.default_rng(0))

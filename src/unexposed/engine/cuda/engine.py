@@ -131,7 +131,7 @@ class CudaEngine:
     def sampler(self, clicks: Clicks, drawing: Drawing, *, seed: int) -> DeviceSampler:
         """Return the sampler that draws the epochs of this log on the GPU."""
         if self._sums is not None:
-            raise InputError("the samples of several ranks come from the host")
+            raise InputError("the samples of several workers come from the host")
         log = DeviceClicks.of(clicks, device=self._device)
         self._sampler = DeviceSampler(log, drawing, seed=seed)
         return self._sampler
