@@ -17,7 +17,7 @@ from unexposed.errors import InputError
 from unexposed.maths.relevance import DotProduct
 from unexposed.model.fold_in import SEED, solve
 from unexposed.progress import Silent
-from unexposed.sampling.chances import EVEN
+from unexposed.sampling.draw import EVEN
 from unexposed.sampling.samples import Drawing, Samples, samples_alone
 from unexposed.training.side import Side
 

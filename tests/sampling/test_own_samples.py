@@ -18,7 +18,7 @@ class Rank:
     """One of so many ranks that need nothing from each other."""
 
     def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
+        self.number, self.size = rank, size
 
 
 def log(n_users: int, n_items: int, most: int) -> Clicks:

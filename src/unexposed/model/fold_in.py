@@ -29,7 +29,7 @@ from unexposed.errors import InputError
 from unexposed.maths.losses import kernel_of
 from unexposed.maths.relevance import Relevance
 from unexposed.model.filters import entries
-from unexposed.sampling.chances import EVEN, Chances
+from unexposed.sampling.draw import EVEN, Chances
 from unexposed.sampling.samples import Drawing, samples_alone
 from unexposed.training.side import feature_rows
 

@@ -52,8 +52,6 @@ from unexposed.engine.cpu.rows import (
     two_dots,
 )
 
-# exposure of pairs ----------------------------------------------------------------------------
-
 
 @jit_inline
 def exposure_of(s: Step, b: int, item_at: Array, popularity: Array, k: Any) -> tuple[float, float]:
@@ -72,9 +70,8 @@ def find_gates(s: Step, b: int, thread: int) -> None:
     t, plan, work = s.tables, s.plan, s.work
     dim, gate = t.dim, t.gate
     for h in range(plan.item_share[b, thread], plan.item_share[b, thread + 1]):
-        odds = odds_against(
-            dot(gate, 0, t.items, 3 * dim * plan.item_row[b, h], dim) + gate[3 * dim]
-        )
+        logit = dot(gate, 0, t.items, 3 * dim * plan.item_row[b, h], dim) + gate[3 * dim]
+        odds = odds_against(logit)
         work.gate[h] = 1 / (1 + odds)
         work.gate_rest[h] = odds / (1 + odds)
 
@@ -219,7 +216,7 @@ def validate_items(s: Step, b: int, part: int, thread: int) -> None:
 def sum_along_items(s: Step, b: int, part: int, thread: int) -> None:
     """g_i of every item: from its blocks of validation pairs, or over its pairs (BiOpt2).
 
-    A worker that is alone goes along it while it is at hand.
+    Alone, a worker goes along it at once.
     """
     plan, guide, work, dim = s.plan, s.guide, s.work, s.tables.dim
     first_block, alone = guide.item_blocks[guide.item_part[part]], s.workers.address == 0
@@ -233,10 +230,8 @@ def sum_along_items(s: Step, b: int, part: int, thread: int) -> None:
             sum_over_users(target, at, work.ahead_users, s, b, h)
         else:
             of = plan.item_guide[b, h]
-            first, last = (
-                guide.item_blocks[of] - first_block,
-                guide.item_blocks[of + 1] - first_block,
-            )
+            first = guide.item_blocks[of] - first_block
+            last = guide.item_blocks[of + 1] - first_block
             if first == last:  # of other workers
                 put_zero(target, at, dim)
             else:
@@ -251,9 +246,9 @@ def sum_along_items(s: Step, b: int, part: int, thread: int) -> None:
 def go_along_items(s: Step, b: int, thread: int) -> None:
     """gᵢᵀωᵤ of every pair, from the sums of all workers."""
     for h in range(s.plan.item_share[b, thread], s.plan.item_share[b, thread + 1]):
-        row = row_of(s, b, h)
-        if row >= 0:
-            go_along_item(s, b, h, s.work.on_items, s.tables.dim * row)
+        at = s.tables.dim * row_of(s, b, h)
+        if at >= 0:
+            go_along_item(s, b, h, s.work.on_items, at)
 
 
 @jit_inline
@@ -388,11 +383,10 @@ def gate_gradient(s: Step, b: int, thread: int) -> None:
 
 @jit
 def sum_gate(s: Step, b: int) -> None:
-    """The gradient on w in the first row of `on_items`, and the gradient on b in the next one."""
-    plan, work, dim = s.plan, s.work, s.tables.dim
-    on_bias = 0.0
+    """The gradient on w in the first row of `on_items`, the gradient on b in the next."""
+    work, dim, on_bias = s.work, s.tables.dim, 0.0
     put_zero(work.on_items, 0, GATE_ROWS * dim)
-    for j in range((plan.n_items[b] + CHUNK - 1) // CHUNK):
+    for j in range((s.plan.n_items[b] + CHUNK - 1) // CHUNK):
         add_scaled(work.on_items, 0, work.on_gate, dim * j, 1, dim)
         on_bias += work.on_bias[j]
     work.on_items[dim] = on_bias
@@ -401,6 +395,6 @@ def sum_gate(s: Step, b: int) -> None:
 @jit
 def step_gate(s: Step) -> None:
     """Adam on w and b."""
-    t, work, rates = s.tables, s.work, s.work.rates[0, GATE_RATES]
-    adam(t.gate, 0, work.on_items, 0, rates, t.dim)
-    adam(t.gate, 1, work.on_items, t.dim, rates, t.dim)
+    rates = s.work.rates[0, GATE_RATES]
+    for row in range(GATE_ROWS):
+        adam(s.tables.gate, row, s.work.on_items, s.tables.dim * row, rates, s.tables.dim)
