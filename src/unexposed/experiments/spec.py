@@ -273,10 +273,13 @@ def _arms(cell: Cell, tuned: Container[str]) -> dict[str, Arm]:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     settings |= cell.document.get("settings", {})
+    keys: dict[str, type] = {"method": str, "study": str, "settings": dict}
+    keys |= {name: of.type for name, of in INPUTS.items()}
     made = {}
     for label, table in tables.items():
         if not isinstance(table, dict):
             raise InputError(f"{where}: {label} must be a table, got {table!r}")
+        checks.check_keys(table, keys, f"{where}, {label}")
         try:
             made[label] = _arm(label, table, settings, cell, tuned)
         except InputError as error:
@@ -290,9 +293,6 @@ def _arms(cell: Cell, tuned: Container[str]) -> dict[str, Arm]:
 
 
 def _arm(label: str, table: Document, settings: Document, cell: Cell, tuned: Container[str]) -> Arm:
-    keys: dict[str, type] = {"method": str, "study": str, "settings": dict}
-    keys |= {name: of.type for name, of in INPUTS.items()}
-    checks.check_keys(table, keys, "its table")
     name, study = table.get("method", label), table.get("study")
     known = checks.known(method(name))
     stated = {k: v for k, v in settings.items() if k in known} | table.get("settings", {})

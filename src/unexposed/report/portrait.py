@@ -57,9 +57,6 @@ class Names:
         return short(self._titles.get(index, self._items.values[index]))
 
 
-# Sampled users, and pairs without a click
-
-
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Users of the log, their lists, and pairs without a click."""
@@ -154,9 +151,6 @@ def _popular(clicks: Clicks, users: Indices, k: int) -> Indices:
         left = head[~np.isin(head, clicked)][:k]
         out[row, : len(left)] = left
     return out
-
-
-# The document
 
 
 def document(
@@ -325,9 +319,6 @@ def lifted(clicks: Clicks, sample: Sample, names: Names) -> dict[str, list[dict[
     up = [row(i) for i in order[:LIFTED].tolist() if gain[i] > 0]
     down = [row(i) for i in order[::-1][:LIFTED].tolist() if gain[i] < 0]
     return {"up": up, "down": down}
-
-
-# A few users in detail
 
 
 def closeups(model: Model, sample: Sample, names: Names) -> list[dict[str, Any]]:
