@@ -176,3 +176,16 @@ def test_build_takes_the_engine_asked_for_or_the_fastest_for_the_objective(monke
     if not cuda.available():
         with pytest.raises(InputError, match="needs a CUDA GPU"):
             build(objective, optimiser, factors, name="cuda")
+
+
+def test_what_the_cuda_engine_does_not_know_runs_on_the_reference_engine_there(monkeypatch):
+    placed = []
+    monkeypatch.setattr(cuda, "available", lambda: True)
+    reference = "unexposed.engine.build.ReferenceEngine"
+    monkeypatch.setattr(reference, lambda *_, device, **__: placed.append(device))
+    slow = Loss(low_variance, low_variance_gradient)
+    monkeypatch.setitem(losses.LOSSES, "without_kernel", slow)
+    factors = {k: v for k, v in start().items() if k in ("user_factors", "item_factors")}
+    for name in ("cuda", "reference"):
+        build(Objective("without_kernel"), Optimiser(RATE, 0.0), factors, name=name)
+    assert placed == ["cuda", "cpu"]

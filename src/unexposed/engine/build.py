@@ -41,14 +41,15 @@ def build(
 ) -> Engine:
     """The engine of this name, or the fastest one that knows the objective and runs here.
 
-    `marked` says that samples will have marks, which the cuda engine does not run. With `shared`,
-    tables, exposure, features and validation pairs are those of this rank's users.
+    On a GPU the reference engine runs what the cuda engine does not know. `marked` says that
+    samples will have marks, which the cuda engine does not run. With `shared`, tables, exposure,
+    features and validation pairs are those of this worker's users.
     """
     known = has_closed_form(objective, parameters, features, relevance)
     if name == "auto":
-        on_gpu = cuda.available() and not marked and shared is None  # ranks ask for cards by name
+        on_gpu = cuda.available() and not marked and shared is None  # workers ask for cards by name
         name = "reference" if not known else "cuda" if on_gpu else "cpu"
-    elif name == "cuda" and marked:
+    elif name == "cuda" and marked and known:
         raise InputError(NO_MARKS)
     elif name == "cuda" and not cuda.available():
         raise InputError(NO_CARD)
@@ -58,8 +59,9 @@ def build(
         "validation": validation,
         "relevance": relevance,
     }
-    if name == "reference":
-        return ReferenceEngine(objective, optimiser, parameters, exchange=shared, **given)
+    if name == "reference" or (name == "cuda" and not known):
+        given |= {"exchange": shared, "device": "cuda" if name == "cuda" else "cpu"}
+        return ReferenceEngine(objective, optimiser, parameters, **given)
     if relevance.kernel is None:
         raise InputError(f"the {name} engine knows dot products only; use the reference engine")
     if name == "cpu":
