@@ -271,7 +271,7 @@ def shorter(old: dict[str, Any], now: dict[str, Any]) -> str | None:
         found = now.get(path)
         grown = found is not None and path.startswith("out")
         if found != content and not (
-            grown and (path.endswith(".json") or found[: len(content)] == content)
+            grown and (path.endswith((".json", ".parquet")) or found[: len(content)] == content)
         ):
             return f"{path} lost what it held"
     return None
