@@ -66,13 +66,12 @@ def epochs_of(name: str, clicks: Clicks, held_out: Clicks) -> Callable[[], Epoch
     rng, side = np.random.default_rng(0), Side()
     engine = method.build(clicks, side, rng)
     composition = method.composition()
-    learned_from = composition.learned_from(clicks, side)
-    quality = method.loop(clicks, held_out).quality
+    quality = method.loop(clicks, held_out, side).quality
     assert quality is not None
 
     def run() -> Epoch:
         clock = [time.process_time()]
-        samples = composition.drawing.samples(learned_from, rng)
+        samples = composition.drawing.samples(clicks, rng)
         clock.append(time.process_time())
         engine.epoch(samples, batch_size=method.batch_size)
         clock.append(time.process_time())
