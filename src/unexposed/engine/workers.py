@@ -55,23 +55,23 @@ class Alone:
 class Shared:
     """One of several workers, which holds its own users and all items."""
 
-    def __init__(self, ranks: Group) -> None:
-        self._ranks = ranks
+    def __init__(self, workers: Group) -> None:
+        self._workers = workers
 
     def touched(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         own = torch.from_numpy(np.stack(np.unique(items, return_counts=True), axis=1))
-        found = torch.cat(self._ranks.gather_any(own.long())).numpy()
+        found = torch.cat(self._workers.gather_any(own.long())).numpy()
         rows, place = np.unique(found[:, 0], return_inverse=True)
         return rows, np.bincount(place, found[:, 1], len(rows)).astype(np.int64)
 
     @property
-    def ranks(self) -> Group:
+    def workers(self) -> Group:
         """All workers of the training."""
-        return self._ranks
+        return self._workers
 
     def total(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         buffer = torch.cat([g.detach().reshape(-1) for g in gradients.values()])
-        self._ranks.add_up(buffer)
+        self._workers.add_up(buffer)
         parts = buffer.split_with_sizes([g.numel() for g in gradients.values()])
         named = zip(gradients.items(), parts, strict=True)
         return {name: part.reshape(g.shape) for (name, g), part in named}
@@ -80,8 +80,8 @@ class Shared:
 class RowSums:
     """What a worker's CPU kernel exchanges: lists of items for many batches, and sums of rows."""
 
-    def __init__(self, ranks: Group, n_items: int, dim: int) -> None:
-        self._ranks, self._dim = ranks, dim
+    def __init__(self, workers: Group, n_items: int, dim: int) -> None:
+        self._workers, self._dim = workers, dim
         self._place = np.full(n_items, -1, dtype=np.int32)
         self._packed = torch.zeros(0)
 
@@ -96,18 +96,18 @@ class RowSums:
     def everywhere(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The distinct numbers, ascending, that any worker has among its own."""
         own = torch.from_numpy(np.unique(numbers))
-        return np.unique(torch.cat(self._ranks.gather_any(own)).numpy())
+        return np.unique(torch.cat(self._workers.gather_any(own)).numpy())
 
     def add_up(self, numbers: NDArray[Any]) -> None:
         """Replace the numbers by their sums over workers."""
-        self._ranks.add_up(torch.from_numpy(numbers))
+        self._workers.add_up(torch.from_numpy(numbers))
 
     def leader_first(self, work: Callable[[], Any]) -> None:
         """Do this on one worker of each machine, then on the others, which find what it cached."""
-        is_leader = int(os.environ.get("LOCAL_RANK") or self._ranks.number) == 0
+        is_leader = int(os.environ.get("LOCAL_RANK") or self._workers.number) == 0
         if is_leader:
             work()
-        self._ranks.gather(torch.zeros(1), [1] * self._ranks.size)
+        self._workers.gather(torch.zeros(1), [1] * self._workers.size)
         if not is_leader:
             work()
 
@@ -125,18 +125,18 @@ class RowSums:
 
         function = FUNCTION(add_up)
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
-        yield Workers(address, self._ranks.number == 0, np.zeros(1, dtype=np.int64))
+        yield Workers(address, self._workers.number == 0, np.zeros(1, dtype=np.int64))
         if raised:
             raise raised[0]
 
     def _of_all(
         self, ends: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int32]
     ) -> Lists:
-        size = self._ranks.size
-        every_end = torch.stack(self._ranks.gather(torch.from_numpy(ends), [len(ends)] * size))
+        size = self._workers.size
+        every_end = torch.stack(self._workers.gather(torch.from_numpy(ends), [len(ends)] * size))
         lengths = every_end[:, -1].tolist()
         own = torch.from_numpy(np.stack([rows, times], axis=1))
-        lists = torch.cat(self._ranks.gather(own, lengths)).numpy()
+        lists = torch.cat(self._workers.gather(own, lengths)).numpy()
         begin = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         rows, times = (np.ascontiguousarray(column) for column in lists.T)
         return self._counted(rows, times, every_end.numpy() + begin[:, None])
@@ -153,24 +153,24 @@ class RowSums:
         """Sum rows over workers, without the columns that pad them."""
         n_rows, width = rows.shape
         if n_rows == 0 or width == self._dim:
-            return self._ranks.add_up(rows) if n_rows else None
+            return self._workers.add_up(rows) if n_rows else None
         size = n_rows * self._dim
         if len(self._packed) < size or self._packed.dtype != rows.dtype:
             self._packed = rows.new_empty(size)
         packed = self._packed[:size].reshape(n_rows, self._dim)
         packed.copy_(rows[:, : self._dim])
-        self._ranks.add_up(packed)
+        self._workers.add_up(packed)
         rows[:, : self._dim] = packed
         return None
 
 
-def threads_of(cores: int, ranks: Group | None) -> int:
+def threads_of(cores: int, workers: Group | None) -> int:
     """The threads of a worker: its share of the cores.
 
     Launchers tell how many workers run on a machine; where none does, we take it that all do. What
     the user has set for each process stays.
     """
-    if ranks is None or "NUMBA_NUM_THREADS" in os.environ:
+    if workers is None or "NUMBA_NUM_THREADS" in os.environ:
         return cores
-    beside = int(os.environ.get("LOCAL_WORLD_SIZE") or ranks.size)
-    return max(1, cores // max(1, min(beside, ranks.size)))
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE") or workers.size)
+    return max(1, cores // max(1, min(beside, workers.size)))

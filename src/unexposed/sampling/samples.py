@@ -36,8 +36,8 @@ class Samples:
     The items of click c are items[start[c] : start[c + 1]], the clicked one first. The pair of a
     click counts 1, each item i drawn for it weight[c]·item_weight[i], unless `marks` say otherwise.
 
-    One of several ranks has the clicks of its own users, `position` being the place of each, in
-    ascending order, among the `total` clicks of all ranks.
+    One of several workers has the clicks of its own users, `position` being the place of each, in
+    ascending order, among the `total` clicks of all workers.
     """
 
     users: Indices  # (clicks,)
@@ -46,7 +46,7 @@ class Samples:
     weight: NDArray[np.float32]  # (clicks,)
     item_weight: NDArray[np.float32] | None = None  # (all items,); None: 1 for each
     marks: Marks | None = None  # label, weight and exposure of each pair
-    position: NDArray[np.int64] | None = None  # (clicks,); None: there are no other ranks
+    position: NDArray[np.int64] | None = None  # (clicks,); None: there are no other workers
     total: int = 0  # where there is a position
 
     def __len__(self) -> int:
@@ -54,24 +54,24 @@ class Samples:
 
     @property
     def n_clicks(self) -> int:
-        """How many clicks all ranks have."""
+        """How many clicks all workers have."""
         return len(self) if self.position is None else self.total
 
     def bounds(self, size: int) -> NDArray[np.int64]:
-        """Where batches of `size` clicks of all ranks begin here, and the last one ends."""
+        """Where batches of `size` clicks of all workers begin here, and the last one ends."""
         first = np.arange(0, self.n_clicks + size, size).clip(max=self.n_clicks)
         if len(first) > 1 and first[-2] == first[-1]:
             first = first[:-1]
         return first if self.position is None else np.searchsorted(self.position, first)
 
     def steps(self, size: int, before: int) -> Batches:
-        """Batches of `size` clicks of all ranks, the last one shorter, after so many steps."""
+        """Batches of `size` clicks of all workers, the last one shorter, after so many steps."""
         bounds = self.bounds(size)
         number = np.arange(len(bounds) - 1)
         return Batches(bounds, np.minimum(size, self.n_clicks - size * number), before + number)
 
     def batches(self, size: int) -> Iterator["Samples"]:
-        """Cut into batches of `size` clicks of all ranks, the last one shorter."""
+        """Cut into batches of `size` clicks of all workers, the last one shorter."""
         for number, (first, stop) in enumerate(pairwise(self.bounds(size).tolist())):
             here: dict[str, Any] = {}
             if self.position is not None:
@@ -93,7 +93,7 @@ class Samples:
         return Samples(*columns, self.weight[first:stop], self.item_weight, marks, **here)
 
     def own(self, row: NDArray[np.int32]) -> "Samples":
-        """The clicks of one rank, row[u] being its row for user u, −1 for users of other ranks."""
+        """The clicks of one worker; row[u] is its row for user u, −1 for users of others."""
         chosen = row[self.users] >= 0
         own, at = self.pick(chosen), np.flatnonzero(chosen)
         return replace(own, users=row[own.users], position=at, total=len(self))
@@ -288,7 +288,7 @@ def drawn_pairs(
     """Every click with this many items drawn for it, in random order: `Samples` without weights.
 
     Items are drawn from those that the user has not clicked (none, for a user who clicked them
-    all), or from the catalogue. One of several ranks has its own clicks, and where they stand.
+    all), or from the catalogue. One of several workers has its own clicks, and where they stand.
     """
     seed = rng.integers(2**64, dtype=np.uint64)
     everything, here = source == "catalogue", dict[str, Any]()

@@ -14,21 +14,21 @@ from unexposed.errors import InputError
 from unexposed.workers import Workers, in_all, summed
 
 Negatives = Literal["popular", "drawn"]
-BLOCK = 1 << 20  # draws that ranks look up at a time
+BLOCK = 1 << 20  # draws that workers look up at a time
 
 
 @dataclass(frozen=True, eq=False)
 class ValidationSet:
     """Pairs assumed to be exposed (m = 1), and whether each is relevant.
 
-    One of several ranks has the pairs of its own users, `position` being the place of each, in
-    ascending order, among the `total` pairs of all ranks.
+    One of several workers has the pairs of its own users, `position` being the place of each, in
+    ascending order, among the `total` pairs of all workers.
     """
 
     users: Indices
     items: Indices
     relevant: NDArray[np.bool_]
-    position: NDArray[np.int64] | None = None  # (pairs,); None: there are no other ranks
+    position: NDArray[np.int64] | None = None  # (pairs,); None: there are no other workers
     total: int = 0  # where there is a position
 
     def __post_init__(self) -> None:
@@ -42,11 +42,11 @@ class ValidationSet:
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs all ranks have."""
+        """How many pairs all workers have."""
         return len(self) if self.position is None else self.total
 
     def bounds(self, n_parts: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Where each of so many parts of all ranks' pairs begins here, and what a pair counts.
+        """Where each of so many parts of all workers' pairs begins here, and what a pair counts.
 
         A part stands for all pairs, so its pairs count n / (pairs of the part).
         """
@@ -55,7 +55,7 @@ class ValidationSet:
         return (first if self.position is None else np.searchsorted(self.position, first)), scale
 
     def own(self, row: NDArray[np.int32]) -> "ValidationSet":
-        """The pairs of one rank, row[u] being its row for user u, −1 for users of other ranks."""
+        """The pairs of one worker; row[u] is its row for user u, −1 for users of others."""
         at = np.flatnonzero(row[self.users] >= 0)
         return ValidationSet(
             row[self.users[at]], self.items[at], self.relevant[at], position=at, total=len(self)
@@ -66,7 +66,7 @@ class ValidationSet:
         return pair_keys(self.users, self.items, n_items)
 
     def part(self, begin: int, end: int) -> "ValidationSet":
-        """The pairs from one place to another among the pairs of all ranks."""
+        """The pairs from one place to another among the pairs of all workers."""
         if self.position is None:
             return self._pick(slice(begin, end))
         own = slice(*np.searchsorted(self.position, (begin, end)).tolist())
@@ -145,7 +145,7 @@ def most_active(
 
 
 def _places(users: Indices, share: Share, workers: Workers | None) -> NDArray[np.int64]:
-    """The place of each pair among the pairs of all ranks; both are ordered by user."""
+    """The place of each pair among the pairs of all workers; both are ordered by user."""
     counts = np.bincount(users, minlength=len(share.users))
     first = before(counts, share.users, share.n_users, workers)
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(users))
@@ -198,7 +198,7 @@ def _drawn_of_all(
 ) -> Indices:
     """The items at these places among all that one process would draw, block by block.
 
-    Each rank fills in the items of its own clicks.
+    Each worker fills in the items of its own clicks.
     """
     found, n = np.empty(len(places), dtype=np.int32), in_all(len(places), workers)
     with_clicks = np.flatnonzero(clicks.user_counts)

@@ -92,17 +92,17 @@ class CpuEngine:
         threads: int | None = None,
     ) -> None:
         check_objective("cpu", objective, parameters, features, validation)
-        ranks = None if exchange is None or exchange.ranks.size == 1 else exchange.ranks
+        workers = None if exchange is None or exchange.workers.size == 1 else exchange.workers
         self._objective = objective
         self._marked = marked  # whether its samples will have marks: what `compile` compiles
         self._dtype = np.dtype(dtype)
-        self._threads = threads or threads_of(NUMBA_CONFIG.NUMBA_NUM_THREADS, ranks)
+        self._threads = threads or threads_of(NUMBA_CONFIG.NUMBA_NUM_THREADS, workers)
         self._n_users, self._dim = parameters["user_factors"].shape
         self._n_items = len(parameters["item_factors"])
         self._width = whole(self._dim, self._dtype.itemsize)
         self._names = list(parameters)
         self._tables = self._new_tables(optimiser, parameters, exposure, relevance)
-        self._shared = None if ranks is None else RowSums(ranks, self._n_items, self._dim)
+        self._shared = None if workers is None else RowSums(workers, self._n_items, self._dim)
         is_guided = objective.strategy == "bilevel"
         self._guide = new_guide(
             validation if is_guided else None,
@@ -133,7 +133,7 @@ class CpuEngine:
         batch_size = max(1, min(batch_size, samples.n_clicks))
         span = max(1, SPAN * len(samples) // max(1, len(samples.items)) // batch_size)
         if self._shared is not None:
-            span = BATCHES  # the same on every rank
+            span = BATCHES  # the same on every worker
         parts = [
             self._run(part, part.steps(batch_size, self._steps))
             for part in samples.batches(span * batch_size)

@@ -25,7 +25,7 @@ def _has_driver() -> bool:
 
 
 def take_card() -> None:
-    """Use the card of this rank, by LOCAL_RANK, unless the process has chosen another one."""
+    """Use the card of this worker, by LOCAL_RANK, unless the process has chosen another one."""
     local = os.environ.get("LOCAL_RANK", "")
     if local.isdigit() and torch.cuda.current_device() == 0:
         torch.cuda.set_device(int(local) % torch.cuda.device_count())

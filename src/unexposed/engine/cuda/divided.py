@@ -1,9 +1,9 @@
-"""One of several ranks on a GPU: its samples of some batches, and the sums between kernels.
+"""One of several workers on a GPU: its samples of some batches, and the sums between kernels.
 
-Every rank has the samples of its own users, and of the items the rows that any rank touches. Only
-these rows are added up: the whole table never has fewer bytes, and Adam must know the touched rows
-in any case. The ranks mark the rows of many batches at a time, a byte for each item and batch, and
-add up the marks where they lie: on cards, no host waits for them.
+Every worker has the samples of its own users, and of the items the rows that any worker touches.
+Only these rows are added up: the whole table never has fewer bytes, and Adam must know the touched
+rows in any case. The workers mark the rows of many batches at a time, a byte for each item and
+batch, and add up the marks where they lie: on cards, no host waits for them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from unexposed.engine.workers import Exchange
 from unexposed.late import Tensor, torch
 from unexposed.sampling.samples import Samples
 
-SPAN = 1 << 22  # pairs of all ranks, about, whose items the ranks mark at a time
+SPAN = 1 << 22  # pairs of all workers, about, whose items the workers mark at a time
 MARKS = 1 << 26  # marks at a time, at most, where one batch does not have more
 # what users share and a phase of `pairs` or `validate` fills: a table, and a part of its rows
 FILLS = {
@@ -28,29 +28,29 @@ READS = ("ALONG", "EXPOSURE_GRADIENT")  # phases that read what earlier ones hav
 
 
 class Sums:
-    """What users share, added up over ranks: sums of gradients, of a loss, of a count."""
+    """What users share, added up over workers: sums of gradients, of a loss, of a count."""
 
     def __init__(
         self, exchange: Exchange, tables: Mapping[str, Tensor], kernels: Any, dim: int
     ) -> None:
         self._exchange, self._tables, self._kernels, self._dim = exchange, tables, kernels, dim
         self._both = torch.arange(2, device=tables["item_factors"].device)  # of the gate, w and b
-        self._waiting: list[tuple[str, str]] = []  # filled on this rank alone
+        self._waiting: list[tuple[str, str]] = []  # filled on this worker alone
 
     def of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._exchange.total(values)
 
     def meet(self) -> None:
-        """Wait on the host: a rank that has failed is noticed here, and by a card it is not."""
+        """Wait on the host: a worker that has failed is noticed here, and by a card it is not."""
         self.number(1)
 
     def number(self, own: int) -> int:
-        """The sum of a count over ranks."""
+        """The sum of a count over workers."""
         return int(self.of({"count": torch.tensor([own], dtype=torch.int64)})["count"])
 
     def touched(self, keys: Tensor, n_keys: int) -> Tensor:
-        """The keys below `n_keys` that any rank has, ascending."""
-        marks = torch.zeros(n_keys, dtype=torch.uint8, device=keys.device)  # at most 64 ranks
+        """The keys below `n_keys` that any worker has, ascending."""
+        marks = torch.zeros(n_keys, dtype=torch.uint8, device=keys.device)  # at most 64 workers
         marks[keys] = 1
         return self.of({"marks": marks})["marks"].nonzero().squeeze(1)
 
@@ -60,7 +60,7 @@ class Sums:
             self._waiting.append(FILLS[phase])
 
     def add_up(self, rows: Tensor, *, before: tuple[str, str]) -> None:
-        """Add up over ranks, at these rows of items, what this kernel is about to read."""
+        """Add up over workers, at these rows of items, what this kernel is about to read."""
         name, phase = before
         if not self._waiting or (name != "adam" and phase not in READS):
             return
@@ -77,7 +77,7 @@ class Sums:
 
 
 class Span:
-    """This rank's samples of some batches on the GPU, and the items that any rank touches."""
+    """This worker's samples of some batches on the GPU, and the items that any worker touches."""
 
     def __init__(self, samples: Samples, batch_size: int, items: Tensor, sums: Sums) -> None:
         device = items.device
@@ -85,7 +85,7 @@ class Span:
         self._bounds = samples.bounds(batch_size)  # of own clicks
         count = len(self._bounds) - 1
         self.n_clicks: list[int] = np.diff(self._bounds).tolist()
-        self._on_all_ranks = np.minimum(
+        self._on_all_workers = np.minimum(
             batch_size, samples.n_clicks - batch_size * np.arange(count)
         )
         item = torch.from_numpy(samples.items).to(device)
@@ -106,7 +106,7 @@ class Span:
         }
 
     def rows_of(self, number: int) -> Tensor:
-        """The item rows that any rank touches in this batch of the span, ascending."""
+        """The item rows that any worker touches in this batch of the span, ascending."""
         return self._touched[self._first_row[number] : self._first_row[number + 1]]
 
     def states(self, *, base: int, steps: int, batches: int) -> Tensor:
@@ -119,12 +119,12 @@ class Span:
         state = [
             *(first, first, self._bounds[1:], np.full_like(first, base)),
             steps + number - first // self._batch_size,
-            *(self._on_all_ranks, batches + number, self._first_row[:-1], self._first_row[1:]),
+            *(self._on_all_workers, batches + number, self._first_row[:-1], self._first_row[1:]),
         ]
         return torch.from_numpy(np.stack(state, axis=1)).to(self._device)
 
 
 def batches_a_span(samples: Samples, batch_size: int, pairs: int, n_items: int) -> int:
-    """How many batches have about SPAN of all ranks' pairs: the same number on every rank."""
+    """How many batches have about SPAN of all workers' pairs: the same number on every worker."""
     by_pairs = SPAN * samples.n_clicks // max(1, batch_size * pairs)
     return max(1, min(by_pairs, MARKS // n_items))

@@ -62,7 +62,7 @@ DESCENDS = {"bilevel": "VALIDATION_AHEAD", "bilevel_on_batch": "BATCH_AHEAD"}  #
 class CudaEngine:
     """The steps of `ReferenceEngine` on a GPU. `parameters` may be tensors that lie there already.
 
-    With an `exchange`, users, samples and validation pairs are those of this rank. `device` is
+    With an `exchange`, users, samples and validation pairs are those of this worker. `device` is
     "cuda", or "cpu" for Triton's slow interpreter (TRITON_INTERPRET=1).
     """
 
@@ -347,7 +347,7 @@ class CudaEngine:
             "validate": -(-self._most_guides // GUIDE_TILE),
             "adam": -(-clicks // rows) + -(-others // rows),
         }[name]
-        if programs == 0:  # a rank without clicks in this batch, or without validation pairs
+        if programs == 0:  # a worker without clicks in this batch, or without validation pairs
             return
         kernel = getattr(self._kernels, name)
         own: dict[str, Any] = {"EACH": each, "CLICKS": rows // each}
@@ -356,14 +356,14 @@ class CudaEngine:
         given = arguments | own
         kernel[(programs,)](**{n: given[n] for n in kernel.arg_names}, num_warps=warps)
 
-    # one of several ranks ----------------------------------------------------------------------
+    # one of several workers ----------------------------------------------------------------------
 
     def _divided_epoch(self, samples: Samples, batch_size: int, sums: Sums) -> float:
-        """Learn from this rank's samples, with the other ranks; the loss is of all samples."""
+        """Learn from this worker's samples, with the other workers; the loss is of all samples."""
         batch_size = max(1, min(batch_size, samples.n_clicks))
         self._loss.zero_()
         self._weigh_items(samples.item_weight)
-        pairs = sums.number(len(samples.items))  # of all ranks
+        pairs = sums.number(len(samples.items))  # of all workers
         tile = tile_of(
             samples.n_clicks, pairs, batch=pairs * batch_size // max(1, samples.n_clicks)
         )
@@ -386,7 +386,7 @@ class CudaEngine:
     def _divided_step(
         self, span: Span, number: int, tile: tuple[int, int, int], sums: Sums
     ) -> None:
-        """Launch the kernels of a step; between them the ranks add up what users share."""
+        """Launch the kernels of a step; between them the workers add up what users share."""
         arguments = self._arguments | span.columns | {"OPENS": True}
         rows = span.rows_of(number)
         self._arguments["item_owner"].index_fill_(0, rows, self._batches + number)

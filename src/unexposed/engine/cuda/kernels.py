@@ -13,9 +13,9 @@ A row that a batch touches many times is stepped once. Every click writes its nu
 `user_owner` of its user, every pair to the `item_owner` of its item; one of them is written last,
 and it owns the row. Numbers grow from batch to batch, so a lower one tells an untouched row.
 
-Where ranks train together (DIVIDED), a batch has clicks of this rank and of others. The host lists
-the items that any rank touches, writes the number of the batch to the `item_owner` of each, and
-adds up the sums of the ranks between the kernels of a step (`divided.py`).
+Where workers train together (DIVIDED), a batch has clicks of this worker and of others. The host
+lists the items that any worker touches, writes the number of the batch to the `item_owner` of each,
+and adds up the sums of the workers between the kernels of a step (`divided.py`).
 """
 
 import triton
@@ -41,7 +41,7 @@ PLAIN_PARTS, LOOK_AHEAD_PARTS = tl.constexpr(4), tl.constexpr(6)
 EXPOSURE_GRADIENT = tl.constexpr(6)
 # places in `state`: where this batch and the next one start among the clicks, how many clicks there
 # are, the number of the first, the steps taken before it; where DIVIDED also the clicks of this
-# batch on all ranks, its number, and where its items lie among the `touched` ones
+# batch on all workers, its number, and where its items lie among the `touched` ones
 START, NEXT, COUNT, BASE, STEPS = (tl.constexpr(i) for i in range(5))
 ON_ALL_RANKS, BATCH, FIRST_ROW, END_ROW = (tl.constexpr(i) for i in range(5, 9))
 # places in `settings`, float64
@@ -67,7 +67,7 @@ def _batch(state, batch_size, OPENS: tl.constexpr):
 
 @triton.jit
 def _all_clicks(state, size, DIVIDED: tl.constexpr):
-    """The clicks of a batch, whose loss is divided by them: on this rank they are `size`."""
+    """The clicks of a batch, whose loss is divided by them: on this worker they are `size`."""
     return tl.load(state + ON_ALL_RANKS) if DIVIDED else size
 
 
