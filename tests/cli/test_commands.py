@@ -19,7 +19,7 @@ def test_fit_recommend_and_evaluate_on_a_csv(done):
     out, err = done("fit log.csv --out model --set epochs=3")
     assert out == ""
     assert "user = user, item = item" in err
-    assert "saved to model" in err
+    assert "saved to model.safetensors" in err
     done("recommend model -k 2 --out recs.parquet")
     table = pl.read_parquet("recs.parquet")
     assert table.columns[:4] == ["user", "item", "rank", "score"]

@@ -107,7 +107,7 @@ def fit(
     model.save(out)  # workers write it together
     tell_of_training(model, stopped)
     recommend = f"unexposed recommend {out} -k 10 --out recommendations.csv"
-    say(f"saved to {out}; next:", command=recommend)
+    say(f"saved to {model_path(out)}; next:", command=recommend)
     if stopped is not None:
         raise stopped
 

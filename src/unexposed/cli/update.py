@@ -45,6 +45,6 @@ def update(
     say(f"{len(clicks):,} newer clicks, {new_users:,} new users and {new_items:,} new items")
     updated.save(out)
     tell_of_training(updated, stopped)
-    say(f"saved to {out}")
+    say(f"saved to {model_path(out)}")
     if stopped is not None:
         raise stopped
