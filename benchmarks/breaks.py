@@ -128,7 +128,7 @@ BREAKS = [
         "partition of a user",
         "digest_size=8).digest())",
         "digest_size=4).digest())",
-        "tests/data",
+        "tests/model/test_partitions.py",
     ),
     Break(
         "weights of drawn items",

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-import unexposed
 from unexposed.data.clicks import Clicks
 from unexposed.data.ids import Ids
 from unexposed.data.worlds.simulate import World, world
@@ -15,20 +14,6 @@ from unexposed.data.worlds.simulate import World, world
 # the same examples on every run, however slow the machine
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
-
-
-def pytest_configure() -> None:
-    """Have kernels compiled again after an edit of a file that they inline.
-
-    Numba's cache looks only at the file that holds the kernel.
-    """
-    source = Path(unexposed.__file__).parent
-    inlined = [path for room in ("engine", "sampling") for path in (source / room).rglob("*.py")]
-    edited = max(path.stat().st_mtime for path in inlined)
-    kernels = ("engine/cpu/step.py", "engine/cpu/batch.py")
-    for kernel in kernels:
-        if (source / kernel).stat().st_mtime < edited:
-            os.utime(source / kernel, (edited, edited))
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,21 @@ def test_what_another_version_has_cached_is_compiled_again(tmp_path):
     assert [drawn(tmp_path), drawn(tmp_path)] == ["compiling\nTrue\n", "True\n"]
 
 
+def test_a_kernel_is_compiled_again_where_a_file_beside_it_has_changed(tmp_path):
+    (tmp_path / "kernel.py").write_text(
+        "from inlined import base\nfrom unexposed.compiled import compiled\n\n"
+        "@compiled\ndef doubled(n):\n    return 2 * base(n)\n\nprint(doubled(3))\n"
+    )
+    said = []
+    for one in ("n", "n + 1"):
+        text = f"import numba\n\n@numba.njit\ndef base(n):\n    return {one}\n"
+        (tmp_path / "inlined.py").write_text(text)
+        command = [sys.executable, "-B", str(tmp_path / "kernel.py")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        said.append(done.stdout)
+    assert said == ["6\n", "8\n"]
+
+
 def unable(*_: object) -> None:
     raise RuntimeError("cannot cache function 'f': no locator available for file 'f.py'")
 

@@ -5,8 +5,12 @@ bits, for any number of threads.
 """
 
 import contextlib
+import functools
+import hashlib
+import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -30,8 +34,20 @@ def cached(function: F, **how: Any) -> F:
             raise
         return njit(**how)(function)
     if hasattr(kernel, "_cache"):  # NUMBA_DISABLE_JIT: it is the function itself
+        kernel._cache._cache_file._source_stamp = _stamp(Path(inspect.getfile(function)).parent)
         _tolerate_faults(kernel._cache)
     return kernel
+
+
+@functools.cache
+def _stamp(folder: Path) -> bytes:
+    """What changes with any source that a kernel of this folder may inline.
+
+    Numba looks at the file of the kernel alone, and would go on with what other files said before.
+    """
+    files = {*folder.glob("*.py"), *folder.parent.glob("*.py"), Path(__file__)}
+    texts = (f"{file.name}\n{file.read_text(encoding='utf-8')}" for file in sorted(files))
+    return hashlib.sha256("\n".join(texts).encode()).digest()
 
 
 def _tolerate_faults(cache: Any) -> None:

@@ -77,6 +77,14 @@ def random_rows(seed: int, size: int = 30, dim: int = 4) -> dict[str, Tensor]:
     }
 
 
+def test_gated_exposure_is_a_constant_to_the_items_it_reads():
+    e, w, items = (torch.randn(4, 3, requires_grad=True) for _ in range(3))
+    m = exposure.gated(e, items, w[0], torch.zeros(()), torch.full((4,), 0.3))
+    by_e, by_items = torch.autograd.grad(m.sum(), (e, items), allow_unused=True)
+    assert by_e.abs().min() > 0
+    assert by_items is None  # appendix B: −log m must not move ωᵢ
+
+
 def test_gated_exposure_never_exceeds_one_in_float32():
     generator = torch.Generator().manual_seed(2)
     size = 100_000  # 1 − m must not turn negative where user and popularity both say 1

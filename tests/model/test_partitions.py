@@ -52,6 +52,11 @@ def saved(tmp_path_factory) -> tuple[ux.Model, Path]:
     return model, folder
 
 
+def test_a_user_is_in_the_partition_of_the_version_before():
+    assert partitions(Ids.of(["alice", "bob", "Zoë", "007"])).tolist() == [9, 18, 26, 61]
+    assert partitions(Ids.of([0, 1, 7, -1, 2**40])).tolist() == [47, 1, 23, 32, 9]
+
+
 @pytest.mark.parametrize("name", ["ubo", "cjmf", "ease", "random", "popularity"])
 def test_a_model_saved_by_partitions_opens_as_the_same_whole_model(name, tmp_path):
     model = fitted(name, "mixed" if name == "ease" else "integers")
